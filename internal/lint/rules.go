@@ -32,8 +32,10 @@ var layers = []layer{
 	},
 	{
 		packages: loops,
-		imports:  []string{"pkg/job", "pkg/handler", "internal/bus", "internal/calendar", "internal/machine", "internal/classify"},
-		why:      "a loop declares the interfaces that it needs; the ledger, the bus adapters and the channels plug in from cmd and pkg/worker",
+		imports: []string{
+			"pkg/job", "pkg/handler", "internal/bus", "internal/channel", "internal/calendar", "internal/machine", "internal/classify",
+		},
+		why: "a loop declares the interfaces that it needs; the ledger, the bus adapters and the channels plug in from cmd and pkg/worker",
 	},
 	{
 		packages: []string{"internal/ledger/..."},
@@ -98,9 +100,9 @@ var (
 		"internal/demo", "internal/eval", "internal/devstack/...", "test/...", "examples/...",
 	}
 
-	// sqlHomes are the folders where SQL may be written. What examples and test packages say to a database of
-	// their own is not Duly's SQL.
-	sqlHomes = []string{"internal/ledger/...", "migrations", "examples/...", "test/..."}
+	// sqlHomes are the folders where SQL may be written. What devstack asks a server that it started, and what
+	// examples and tests say to a database of their own, is not Duly's SQL.
+	sqlHomes = []string{"internal/ledger/...", "migrations", "internal/devstack/...", "examples/...", "test/..."}
 
 	// devstackUsers may start embedded servers: what a newcomer runs, and tests.
 	devstackUsers = []string{"cmd/duly", "internal/demo", "internal/eval", "internal/devstack/..."}
