@@ -1,0 +1,168 @@
+package machine
+
+import (
+	"time"
+
+	"duly.dev/duly/pkg/job"
+)
+
+// transition is one decision in the making.
+type transition struct {
+	row    Row
+	ev     Event
+	now    time.Time
+	change Change
+}
+
+// Next decides what the event makes of the row at the instant now of the ledger's
+// clock. It returns the row as it is to be stored, what to append to the events,
+// and what to emit; where Change.Refused is set the row is unchanged, and nothing
+// is recorded or emitted.
+func Next(row Row, ev Event, now time.Time) (Row, Change) {
+	t := transition{row: row, ev: ev, now: now}
+	switch c, ok := table[ev.Name][row.State]; {
+	case !row.Current():
+		t.superseded()
+	case ok:
+		c.do(&t)
+	default:
+		t.unlisted()
+	}
+	if t.change.Refused != Applied {
+		return row, t.change
+	}
+	return t.row, t.change
+}
+
+// superseded handles what comes for a generation that has a successor: evidence
+// is recorded, everything else is stale.
+func (t *transition) superseded() {
+	if t.ev.Name == Done {
+		t.record()
+		return
+	}
+	t.refuse(Stale)
+}
+
+// unlisted handles an event in a state that the table does not list. A late
+// failure is evidence and is recorded; a copy of what is settled already is not.
+func (t *transition) unlisted() {
+	switch t.ev.Name {
+	case NotDone, MayBeDone:
+		if t.ev.Fence < t.row.Fence && t.ev.Fence > 0 {
+			t.record()
+			return
+		}
+		t.refuse(Stale)
+	case Due, Lost, Lease, Hold, HandedBack, Done, LeaseEnded, AnswerYes, AnswerNo, Expire, Close, Cancel, Redriven:
+		t.refuse(Stale)
+		if t.ev.Name == Redriven || t.ev.Name == Cancel {
+			t.refuse(NotEligible)
+		}
+	}
+}
+
+func (t *transition) refuse(why Refusal) { t.change = Change{Refused: why} }
+
+// to moves the row into a state and records the event. Fields that belong to the
+// state that is left are cleared.
+func (t *transition) to(state job.State, why string) {
+	from := t.row.State
+	t.row.State = state
+	t.row.Waiting, t.row.Hold, t.row.WakeAt = "", "", time.Time{}
+	if state != job.Quarantined && state != job.Unknown {
+		t.row.Reason = ""
+	}
+	t.append(from, why)
+}
+
+// append records the event with what the row has become.
+func (t *transition) append(from job.State, why string) {
+	res := t.ev.Result
+	t.change.Record = &Record{
+		Name: t.ev.Name, From: from, To: t.row.State,
+		Attempt: t.row.Attempt, Fence: t.fence(), Emission: t.row.Emission,
+		Outcome: res.Outcome, Class: res.Class, Code: res.Code, Receipt: res.Receipt,
+		WakeAt: t.row.WakeAt, Why: why, Detail: t.detail(), Worker: t.ev.Worker, Actor: t.ev.Actor,
+	}
+}
+
+// record keeps evidence that changes nothing.
+func (t *transition) record() {
+	t.append(t.row.State, "evidence")
+	t.change.Record.Late = true
+}
+
+func (t *transition) fence() int64 {
+	if t.ev.Fence != 0 {
+		return t.ev.Fence
+	}
+	return t.row.Fence
+}
+
+func (t *transition) detail() string {
+	if t.ev.Detail != "" {
+		return t.ev.Detail
+	}
+	return t.ev.Result.Detail
+}
+
+// emit gives the row its next emission.
+func (t *transition) emit(at time.Time) {
+	t.row.Emission++
+	t.change.Emissions = append(t.change.Emissions, Emission{Number: t.row.Emission, At: at})
+	if t.change.Record != nil {
+		t.change.Record.Emission = t.row.Emission
+	}
+}
+
+// announce emits the dead notice, once a generation.
+func (t *transition) announce() {
+	if !t.row.Announced {
+		t.row.Announced = true
+		t.change.Emissions = append(t.change.Emissions, Emission{Dead: true})
+	}
+}
+
+// ready makes the row ready together with an emission.
+func (t *transition) ready(why string) {
+	if t.row.FirstReady.IsZero() {
+		t.row.FirstReady = t.now
+	}
+	if t.row.Origin.IsZero() {
+		t.row.Origin = t.now
+	}
+	t.to(job.Ready, why)
+	t.emit(time.Time{})
+}
+
+// retry schedules the next attempt together with its delayed emission.
+func (t *transition) retry() {
+	at, why := t.row.retryAt(t.ev.Result.RetryAfter, t.now)
+	t.to(job.Scheduled, why)
+	t.row.Waiting, t.row.WakeAt = job.WaitingRetry, at
+	t.change.Record.WakeAt = at
+	t.emit(at)
+}
+
+// quarantine ends the generation, which is not in doubt.
+func (t *transition) quarantine(reason job.Reason) {
+	t.to(job.Quarantined, string(reason))
+	t.row.Reason = reason
+	t.announce()
+}
+
+// unknown ends the generation, which is in doubt; note is what ended it.
+func (t *transition) unknown(note job.Reason, why string) {
+	t.to(job.Unknown, why)
+	t.row.Reason = note
+	if t.row.PersonOnly() {
+		t.announce()
+	}
+}
+
+// deliver ends the generation well and settles every doubt.
+func (t *transition) deliver(why string) {
+	t.to(job.Delivered, why)
+	t.row.DoubtSince, t.row.DoubtUntil = time.Time{}, time.Time{}
+}
