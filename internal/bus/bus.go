@@ -43,10 +43,12 @@ type Message struct {
 	Type Type
 	// Lane is the lane of work and marks; empty for notices.
 	Lane string
-	// ID lets the broker swallow true copies; empty for marks, which need none.
+	// ID lets the broker swallow true copies; empty for marks, which need none. At
+	// most MaxID bytes.
 	ID string
-	// At delays the delivery of work until then; zero means now. A broker may be
-	// late, and may lose the delay: the scheduler promotes what did not come.
+	// At delays the delivery of work until then; zero, or a time that has passed,
+	// means now. A broker may be late, and may lose the delay: the scheduler promotes
+	// what did not come. Of a received message it says until when it was delayed.
 	At time.Time
 	// Partition is where a mark goes; ignored for other types.
 	Partition int32
@@ -68,9 +70,12 @@ type Publisher interface {
 }
 
 // Delivery is one message in the hands of a consumer. Until Ack or Release the
-// adapter tells the broker that it is in progress.
+// adapter tells the broker that it is in progress. Its methods are safe for
+// concurrent use; of Ack and Release only the first has an effect.
 type Delivery interface {
-	// Message is the message as it was received; Message.Partition is where from.
+	// Message is the message as it was received; Message.Partition is where from. A
+	// foreign or damaged one has the Type that it came with, or none: whoever receives
+	// it sets it aside and acknowledges it.
 	Message() Message
 	// Ack settles the message for good. Called only after the ledger committed.
 	Ack() error
@@ -84,7 +89,8 @@ type Consumer interface {
 	// Receive waits for at least one message and returns those that are there, at
 	// most max. It asks the broker for no more than max, so that what a busy worker
 	// cannot start stays with the broker. It returns ctx's error when ctx ends, and
-	// ErrClosed after Close. Broker trouble is retried inside, with backoff.
+	// ErrClosed after Close. Broker trouble is retried inside, with backoff. Calls wait
+	// for one another: a consumer is for one loop.
 	Receive(ctx context.Context, max int) ([]Delivery, error)
 	// Close stops receiving. Deliveries that are out can still be acknowledged
 	// until the bus itself is closed.
@@ -102,11 +108,13 @@ type Bus interface {
 	Consume(ctx context.Context, lane string) (Consumer, error)
 	// ConsumeDead starts receiving the notices of the dead topic, for tools and tests.
 	ConsumeDead(ctx context.Context) (Consumer, error)
-	// MaxMessage is the largest body plus headers, in bytes, that the broker takes.
+	// MaxMessage is the largest body, in bytes, that the broker takes with the headers
+	// that Duly adds to it.
 	MaxMessage() int
 	// Healthy reports whether the connection is up, as an error that says why not.
 	Healthy() error
-	// Close ends the connection; consumers end with ErrClosed.
+	// Close ends the connection; consumers end with ErrClosed, and what was neither
+	// acknowledged nor released goes back to the broker.
 	Close() error
 }
 
