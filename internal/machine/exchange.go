@@ -33,8 +33,8 @@ type Grant struct {
 	TraceParent                 string
 }
 
-// Early is a reference of a retry that came before its wake_at.
-type Early struct {
+// EarlyRef is a reference of a retry that came before its wake_at.
+type EarlyRef struct {
 	Ref job.Ref
 	In  time.Duration
 }
@@ -45,7 +45,7 @@ type Leases struct {
 	// Now is the ledger's clock when it decided.
 	Now    time.Time
 	Grants []Grant
-	Early  []Early
+	Early  []EarlyRef
 	// Stale references cannot be leased and never will be: they are acknowledged.
 	Stale []job.Ref
 }
@@ -64,7 +64,7 @@ type Report struct {
 	Result job.Result
 	// Classifier is the version of the rules that classified the result.
 	Classifier string
-	// Settled by memory: the row as it was leased, from which the hot path decides.
+	// Row is the row as it was leased, from which the hot path decides.
 	Row Row
 }
 
