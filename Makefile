@@ -1,0 +1,29 @@
+.DEFAULT_GOAL := help
+.PHONY: help build test race lint ci demo bench generate
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## Build the five programs, static, into bin/
+	scripts/build bin
+
+test: ## Run the tests; they bring their own PostgreSQL and NATS
+	go test ./...
+
+race: ## Run the tests under the race detector (needs a C compiler)
+	go test -race ./...
+
+lint: ## Run golangci-lint as CI does
+	scripts/tool golangci-lint run ./...
+
+ci: ## Run everything that CI runs
+	.ci/run
+
+demo: ## Send a file of reminders to receivers that misbehave, and compare what both sides saw
+	go run ./cmd/duly demo
+
+bench: ## Measure enqueue to delivered on the embedded stack
+	go run ./cmd/duly bench
+
+generate: ## Bring generated files up to date
+	go generate ./...
