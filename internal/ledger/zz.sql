@@ -1,0 +1,2 @@
+-- name: noop
+SELECT 1
