@@ -1,0 +1,299 @@
+package devstack
+
+import (
+	"bytes"
+	"context"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+)
+
+// startLimit bounds a start on a busy machine, the download included.
+const startLimit = 5 * time.Minute
+
+func startContext(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func start(t *testing.T, options PostgresOptions) *Postgres {
+	t.Helper()
+	ctx := startContext(t)
+	p, err := StartPostgres(ctx, options)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.Stop(ctx)) })
+	return p
+}
+
+func connect(t *testing.T, address string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+func setting(t *testing.T, conn *pgx.Conn, name string) string {
+	t.Helper()
+	var value string
+	require.NoError(t, conn.QueryRow(t.Context(), "select current_setting($1)", name).Scan(&value))
+	return value
+}
+
+// reachableDir is a temporary folder that an unprivileged server may enter;
+// t.TempDir's parents are closed to other users.
+func reachableDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "duly-devstack-test-*")
+	require.NoError(t, err)
+	require.NoError(t, os.Chmod(dir, 0o755))
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	return dir
+}
+
+func TestPostgresIsDurableUnlessTold(t *testing.T) {
+	t.Parallel()
+	durable := connect(t, start(t, PostgresOptions{}).URL())
+	for _, name := range []string{"fsync", "synchronous_commit", "full_page_writes"} {
+		require.Equal(t, "on", setting(t, durable, name), name)
+	}
+	unsafe := connect(t, start(t, PostgresOptions{UnsafeNoSync: true}).URL())
+	require.Equal(t, "off", setting(t, unsafe, "fsync"))
+	require.Equal(t, "on", setting(t, unsafe, "synchronous_commit"))
+}
+
+func TestPostgresListensOnLoopbackAndAsksForItsPassword(t *testing.T) {
+	t.Parallel()
+	p := start(t, PostgresOptions{UnsafeNoSync: true})
+	conn := connect(t, p.URL())
+	require.Equal(t, "127.0.0.1", setting(t, conn, "listen_addresses"))
+	require.Empty(t, setting(t, conn, "unix_socket_directories"))
+	require.Equal(t, p.Version(), firstWord(setting(t, conn, "server_version")))
+
+	address, err := url.Parse(p.URL())
+	require.NoError(t, err)
+	require.Equal(t, "/duly", address.Path)
+	address.User = url.UserPassword(superuser, "a guess")
+	_, err = pgx.Connect(t.Context(), address.String())
+	var refused *pgconn.PgError
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, "28P01", refused.Code)
+}
+
+func firstWord(text string) string {
+	word, _, _ := bytes.Cut([]byte(text), []byte(" "))
+	return string(word)
+}
+
+func TestPostgresSettingsCanBeReplaced(t *testing.T) {
+	t.Parallel()
+	p := start(t, PostgresOptions{UnsafeNoSync: true, Settings: map[string]string{"max_connections": "17"}})
+	require.Equal(t, "17", setting(t, connect(t, p.URL()), "max_connections"))
+}
+
+func TestPostgresDoesNotRunAsRoot(t *testing.T) {
+	t.Parallel()
+	p := start(t, PostgresOptions{UnsafeNoSync: true})
+	info, err := os.Stat(filepath.Join(p.cluster(), "PG_VERSION"))
+	require.NoError(t, err)
+	uid, _ := ownerOf(info)
+	require.NotZero(t, uid)
+	if os.Geteuid() != 0 {
+		require.EqualValues(t, os.Geteuid(), uid)
+	}
+}
+
+func TestPostgresKeepsItsDataAndPasswordInItsFolder(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(reachableDir(t), "made", "on", "demand")
+	ctx := startContext(t)
+	first, err := StartPostgres(ctx, PostgresOptions{DataDir: dir})
+	require.NoError(t, err)
+	conn := connect(t, first.URL())
+	_, err = conn.Exec(ctx, "create table kept (n int); insert into kept values (42)")
+	require.NoError(t, err)
+	require.NoError(t, first.Stop(ctx))
+	require.NoError(t, first.Stop(ctx), "a second stop does nothing")
+
+	second := start(t, PostgresOptions{DataDir: dir})
+	var n int
+	require.NoError(t, connect(t, second.URL()).QueryRow(ctx, "select n from kept").Scan(&n))
+	require.Equal(t, 42, n)
+}
+
+func TestPostgresRemovesItsTemporaryFolder(t *testing.T) {
+	t.Parallel()
+	ctx := startContext(t)
+	p, err := StartPostgres(ctx, PostgresOptions{UnsafeNoSync: true})
+	require.NoError(t, err)
+	require.DirExists(t, p.folder)
+	require.NoError(t, p.Stop(ctx))
+	require.NoDirExists(t, p.folder)
+}
+
+func TestPostgresSurvivesRestartAndKillAtTheSameAddress(t *testing.T) {
+	t.Parallel()
+	p := start(t, PostgresOptions{UnsafeNoSync: true})
+	ctx := startContext(t)
+	conn := connect(t, p.URL())
+	_, err := conn.Exec(ctx, "create table kept (n int)")
+	require.NoError(t, err)
+	add := func() { // on a connection of its own: the server's end breaks them all
+		conn := connect(t, p.URL())
+		_, err := conn.Exec(ctx, "insert into kept values (1)")
+		require.NoError(t, err)
+	}
+
+	add()
+	require.NoError(t, p.Restart(ctx))
+	require.Error(t, conn.Ping(ctx))
+	add()
+	p.Kill()
+	_, err = pgx.Connect(ctx, p.URL())
+	require.Error(t, err)
+	p.Kill() // does nothing
+	require.NoError(t, p.Restart(ctx))
+
+	var n int
+	require.NoError(t, connect(t, p.URL()).QueryRow(ctx, "select count(*) from kept").Scan(&n))
+	require.Equal(t, 2, n)
+}
+
+func TestPostgresStopDisconnectsClients(t *testing.T) {
+	t.Parallel()
+	ctx := startContext(t)
+	p, err := StartPostgres(ctx, PostgresOptions{UnsafeNoSync: true})
+	require.NoError(t, err)
+	conn := connect(t, p.URL())
+	asleep := make(chan error, 1)
+	go func() {
+		_, err := conn.Exec(ctx, "select pg_sleep(600)")
+		asleep <- err
+	}()
+	require.NoError(t, p.Stop(ctx))
+	require.Error(t, <-asleep)
+}
+
+func TestPostgresRefusesASecondServerOnItsPort(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", net.JoinHostPort(loopback, "0"))
+	require.NoError(t, err)
+	defer listener.Close()
+	port := listener.Addr().(*net.TCPAddr).Port
+	_, err = StartPostgres(startContext(t), PostgresOptions{Port: port, UnsafeNoSync: true})
+	require.ErrorContains(t, err, "port "+strconv.Itoa(port)+" of 127.0.0.1 is taken")
+}
+
+func TestPostgresServersStartAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	var servers sync.WaitGroup
+	for range 3 {
+		servers.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+			defer cancel()
+			p, err := StartPostgres(ctx, PostgresOptions{UnsafeNoSync: true})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := p.Stop(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	servers.Wait()
+}
+
+func TestPostgresLogHoldsNoValues(t *testing.T) {
+	t.Parallel()
+	var log lockedBuffer
+	ctx := startContext(t)
+	p, err := StartPostgres(ctx, PostgresOptions{UnsafeNoSync: true, Log: &log})
+	require.NoError(t, err)
+	conn := connect(t, p.URL())
+	_, err = conn.Exec(ctx, "create table customers (address text unique); insert into customers values ('a-secret')")
+	require.NoError(t, err)
+	_, err = conn.Exec(ctx, "insert into customers values ('a-secret')")
+	require.ErrorContains(t, err, "duplicate key")
+	require.NoError(t, p.Stop(ctx))
+	require.Contains(t, log.String(), "duplicate key")
+	require.NotContains(t, log.String(), "a-secret")
+}
+
+// lockedBuffer may be written and read at once.
+type lockedBuffer struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(text []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.Write(text)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.String()
+}
+
+func TestPostgresStartEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := StartPostgres(ctx, PostgresOptions{UnsafeNoSync: true})
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestPostgresNamesTheFolderThatItsUserCannotEnter(t *testing.T) {
+	t.Parallel()
+	closed := reachableDir(t)
+	require.NoError(t, os.Chmod(closed, 0o700))
+	_, err := StartPostgres(startContext(t), PostgresOptions{DataDir: filepath.Join(closed, "data")})
+	if os.Geteuid() != 0 {
+		require.NoError(t, err, "a user's own folder is open to their own server")
+		return
+	}
+	require.ErrorContains(t, err, "cannot enter "+closed)
+}
+
+func TestPostgresFetchedRuns(t *testing.T) {
+	t.Parallel()
+	p := start(t, PostgresOptions{Source: "fetch", UnsafeNoSync: true})
+	conn := connect(t, p.URL())
+	require.Equal(t, p.Version(), firstWord(setting(t, conn, "server_version")))
+	require.GreaterOrEqual(t, p.binaries.major, 18)
+}
+
+func TestPostgresIsInAProcessGroupOfItsOwn(t *testing.T) {
+	t.Parallel()
+	p := start(t, PostgresOptions{UnsafeNoSync: true})
+	group, err := syscall.Getpgid(p.process.command.Process.Pid)
+	require.NoError(t, err)
+	require.NotEqual(t, syscall.Getpgrp(), group, "a Ctrl-C at the terminal must not reach the server")
+}
+
+func TestFailedStartLeavesNothing(t *testing.T) {
+	t.Parallel()
+	dir := reachableDir(t)
+	_, err := StartPostgres(startContext(t), PostgresOptions{
+		DataDir: dir, UnsafeNoSync: true, Settings: map[string]string{"max_connections": "many"},
+	})
+	require.ErrorContains(t, err, "max_connections", "the server's own words are in the error")
+	_, err = os.Stat(filepath.Join(dir, clusterName, "postmaster.pid"))
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
