@@ -176,7 +176,8 @@ func checkSQLText(p *pkg) []Problem {
 	return problems
 }
 
-// checkSQLFile: a .sql file lies in one of SQL's homes, and the ledger's begin with the contract of their statement.
+// checkSQLFile: a .sql file lies in one of SQL's homes, and each of the ledger's statements states its contract in a
+// comment: the lines between "-- name: …" and the statement.
 func checkSQLFile(root fs.FS, name string) ([]Problem, error) {
 	dir := path.Dir(name)
 	if !matchAny(sqlHomes, dir) {
@@ -189,10 +190,25 @@ func checkSQLFile(root fs.FS, name string) ([]Problem, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !strings.HasPrefix(string(text), "--") {
-		return []Problem{{Position: name + ":1", Rule: "must begin with a comment that states the contract of the statement"}}, nil
+	var problems []Problem
+	lines := strings.Split(string(text), "\n")
+	if !strings.HasPrefix(lines[0], "--") {
+		problems = append(problems, Problem{Position: name + ":1", Rule: "must begin with a comment"})
 	}
-	return nil, nil
+	for i, line := range lines[:len(lines)-1] {
+		statement, isName := strings.CutPrefix(line, "-- name: ")
+		if isName && !isComment(lines[i+1]) {
+			problems = append(problems, Problem{
+				Position: name + ":" + strconv.Itoa(i+1),
+				Rule:     statement + " must state its contract in a comment above the statement",
+			})
+		}
+	}
+	return problems, nil
+}
+
+func isComment(line string) bool {
+	return strings.HasPrefix(line, "--") && !strings.HasPrefix(line, "-- name: ")
 }
 
 // checkPackageDoc: every package explains its idea.

@@ -292,13 +292,15 @@ func TestAPackageWithoutADocCommentIsReportedOnce(t *testing.T) {
 func TestSQLFilesLieInTheirHomesAndStateTheirContract(t *testing.T) {
 	t.Parallel()
 	problems := check(t, map[string]string{
-		"internal/ledger/sql/lease.sql": "-- lease takes references and returns rows.\nUPDATE job SET fence = fence + 1\n",
-		"internal/ledger/sql/mute.sql":  "SELECT 1\n",
-		"internal/sweep/own.sql":        "-- a contract\nSELECT 1\n",
-		"migrations/00001_ledger.sql":   "SELECT 1\n",
+		"internal/ledger/told.sql":    "-- name: lease\n-- Takes references, returns rows.\nUPDATE job SET fence = fence + 1\n",
+		"internal/ledger/mute.sql":    "-- name: one\n-- Returns one.\nSELECT 1\n\n-- name: two\nSELECT 2\n",
+		"internal/ledger/bare.sql":    "SELECT 1\n",
+		"internal/sweep/own.sql":      "-- a contract\nSELECT 1\n",
+		"migrations/00001_ledger.sql": "SELECT 1\n",
 	})
 	require.Equal(t, []lint.Problem{
-		{Position: "internal/ledger/sql/mute.sql:1", Rule: "must begin with a comment that states the contract of the statement"},
+		{Position: "internal/ledger/bare.sql:1", Rule: "must begin with a comment"},
+		{Position: "internal/ledger/mute.sql:5", Rule: "two must state its contract in a comment above the statement"},
 		{Position: "internal/sweep/own.sql", Rule: "SQL belongs into internal/ledger or migrations"},
 	}, problems)
 }
