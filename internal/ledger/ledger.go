@@ -16,7 +16,8 @@ import (
 
 // Ledger is the ledger on PostgreSQL. It is safe for concurrent use.
 type Ledger struct {
-	pool *pgxpool.Pool
+	pool    *pgxpool.Pool
+	unclear unclearLeases
 
 	mu    sync.RWMutex
 	kinds map[int16]machine.Kind // by the ledger's id

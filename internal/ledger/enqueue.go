@@ -1,0 +1,171 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"duly.dev/duly/pkg/job"
+)
+
+// Batcher is what an enqueue needs of the caller's transaction (or of a pool).
+type Batcher interface {
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
+// Enqueued is what became of one request.
+type Enqueued struct {
+	// Job is the job's id: the new one, or the one that has the key already.
+	Job int64
+	// Created is false where the same request had been accepted before.
+	Created bool
+	// State is the last state of a job that was removed since; empty otherwise.
+	State job.State
+	// Refused is why there is no job: a *job.Refusal, or several joined; nil otherwise.
+	Refused error
+}
+
+// EnqueueBatch is the most requests that one statement takes; larger calls are split.
+const EnqueueBatch = 500
+
+// Enqueue accepts requests in the caller's transaction and returns one Enqueued a
+// request, in their order. Requests must have passed job.Spec.Validate; what only
+// the ledger can say (unknown kind, a deadline passed by its clock, a conflict) is
+// refused here, and costs the neighbours nothing. The error is the transaction's.
+func (l *Ledger) Enqueue(ctx context.Context, tx Batcher, specs []job.Spec) ([]Enqueued, error) {
+	all := make([]Enqueued, len(specs))
+	order := make([]request, 0, len(specs))
+	for i, s := range specs {
+		kind, err := l.kindID(ctx, s.Kind)
+		var refusal *job.Refusal
+		switch {
+		case errors.As(err, &refusal):
+			all[i].Refused = refusal
+		case err != nil:
+			return nil, fmt.Errorf("enqueueing %d jobs: %w", len(specs), err)
+		default:
+			order = append(order, request{Spec: s, at: i, kindID: kind, hash: job.KeyHash(s.Kind, s.Key), body: s.BodyHash()})
+		}
+	}
+	slices.SortStableFunc(order, func(a, b request) int { return bytes.Compare(a.hash[:], b.hash[:]) })
+	for part := range slices.Chunk(order, EnqueueBatch) {
+		if err := l.enqueue(ctx, tx, part, all); err != nil {
+			return nil, fmt.Errorf("enqueueing %d jobs: %w", len(specs), err)
+		}
+	}
+	return all, nil
+}
+
+// request is a spec on its way into the ledger; at is its place in the call.
+type request struct {
+	job.Spec
+	at         int
+	kindID     int16
+	hash, body job.Hash
+}
+
+func (l *Ledger) enqueue(ctx context.Context, tx Batcher, part []request, all []Enqueued) error {
+	batch := &pgx.Batch{}
+	l.queueEnqueue(batch, part)
+	results := tx.SendBatch(ctx, batch)
+	rows, err := results.Query()
+	if err != nil {
+		return errors.Join(err, results.Close())
+	}
+	var taken []request
+	var (
+		n    int32
+		id   int64
+		what string
+	)
+	_, err = pgx.ForEachRow(rows, []any{&n, &id, &what}, func() error {
+		r := part[n-1]
+		switch what {
+		case "created":
+			all[r.at] = Enqueued{Job: id, Created: true}
+		case "late":
+			all[r.at].Refused = job.Refuse("deadline", r.Deadline.UTC().Format(time.RFC3339), job.RuleDeadlinePast, "")
+		default:
+			taken = append(taken, r)
+		}
+		return nil
+	})
+	if err = errors.Join(err, results.Close()); err != nil {
+		return err
+	}
+	return l.answerTaken(ctx, tx, taken, all)
+}
+
+func (l *Ledger) queueEnqueue(batch *pgx.Batch, part []request) {
+	n := len(part)
+	var (
+		hashes, bodies                                         = make([][16]byte, n), make([][16]byte, n)
+		kinds                                                  = make([]int16, n)
+		keys                                                   = make([]string, n)
+		subjects, periods, destinations, zones, locals, traces = make([]*string, n), make([]*string, n), make([]*string, n), make([]*string, n), make([]*string, n), make([]*string, n)
+		payloads                                               = make([][]byte, n)
+		dues, deadlines                                        = make([]*time.Time, n), make([]*time.Time, n)
+		ages                                                   = make([]time.Duration, n)
+	)
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for i, r := range part {
+		hashes[i], bodies[i], kinds[i], keys[i] = r.hash, r.body, r.kindID, r.Key
+		subjects[i], periods[i], destinations[i] = orNull(r.Subject), orNull(r.Period), orNull(r.Destination)
+		zones[i], locals[i], traces[i] = orNull(r.DeadlineZone), orNull(r.DeadlineLocal), orNull(r.TraceParent)
+		payloads[i], dues[i], deadlines[i] = r.Payload, null(r.Due), null(r.Deadline)
+		p := l.kinds[r.kindID].Policy
+		ages[i] = min(p.MaxAge, p.MaxLifetime)
+	}
+	batch.Queue(stmt("enqueue"), hashes, bodies, kinds, keys, subjects, periods, destinations, payloads,
+		dues, deadlines, zones, locals, traces, ages)
+}
+
+// answerTaken answers requests whose key is taken: the same body is the same
+// request, another one is a conflict.
+func (l *Ledger) answerTaken(ctx context.Context, tx Batcher, taken []request, all []Enqueued) error {
+	if len(taken) == 0 {
+		return nil
+	}
+	type holder struct {
+		Hash, Body [16]byte
+		Job        int64
+		State      *string
+	}
+	hashes := make([][16]byte, len(taken))
+	for i, r := range taken {
+		hashes[i] = r.hash
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(stmt("enqueue_lookup"), hashes)
+	results := tx.SendBatch(ctx, batch)
+	rows, err := results.Query()
+	if err != nil {
+		return errors.Join(err, results.Close())
+	}
+	holders, err := pgx.CollectRows(rows, pgx.RowToStructByPos[holder])
+	if err = errors.Join(err, results.Close()); err != nil {
+		return err
+	}
+	byHash := make(map[job.Hash]holder, len(holders))
+	for _, h := range holders {
+		byHash[h.Hash] = h
+	}
+	for _, r := range taken {
+		h, ok := byHash[r.hash]
+		switch {
+		case !ok:
+			return fmt.Errorf("the key of %s/%s is taken, but by nothing that this transaction sees: repeat it", r.Kind, r.Key)
+		case h.Body != r.body:
+			all[r.at] = Enqueued{Job: h.Job, State: job.State(value(h.State)), Refused: job.Refuse("key", r.Key, job.RuleConflict, "")}
+		default:
+			all[r.at] = Enqueued{Job: h.Job, State: job.State(value(h.State))}
+		}
+	}
+	return nil
+}

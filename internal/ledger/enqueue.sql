@@ -1,0 +1,66 @@
+-- name: enqueue
+-- Takes a batch of requests, one element of each array a request, ordered by hash so
+-- that two batches cannot deadlock. A request whose deadline has passed by the ledger's
+-- clock is refused; one whose key is taken is left for enqueue_lookup; every other
+-- becomes a job, ready with its emission when it is due, else scheduled. One outbox
+-- row a kind announces all that are ready. Returns, for each request by its ordinal,
+-- the job's id and one of 'created', 'taken', 'late'. Locks nothing but new keys.
+WITH clock AS MATERIALIZED (
+    SELECT clock_timestamp() AS now
+), given AS MATERIALIZED (
+    SELECT t.*, c.now, nextval('duly.job_id') AS id,
+           t.due IS NULL OR t.due <= c.now AS ready,
+           t.deadline <= c.now AS late
+    FROM clock c,
+         unnest($1::uuid[], $2::uuid[], $3::smallint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bytea[],
+                $9::timestamptz[], $10::timestamptz[], $11::text[], $12::text[], $13::text[], $14::interval[])
+         WITH ORDINALITY
+         AS t (hash, body, kind, key, subject, period, destination, payload,
+               due, deadline, deadline_zone, deadline_local, trace_parent, max_age, n)
+), keys AS (
+    INSERT INTO duly.job_key (hash, body, job)
+    SELECT hash, body, id FROM given WHERE late IS NOT TRUE ORDER BY n
+    ON CONFLICT (hash) DO NOTHING
+    RETURNING job
+), jobs AS (
+    INSERT INTO duly.job (id, kind, key, subject, period, destination, payload, created_at, due_at, deadline,
+                          deadline_zone, deadline_local, trace_parent, state, waiting, emission,
+                          wake_at, promote_at, first_ready_at, origin_at, expires_at)
+    SELECT g.id, g.kind, g.key, g.subject, g.period, g.destination, g.payload, g.now, coalesce(g.due, g.now), g.deadline,
+           g.deadline_zone, g.deadline_local, g.trace_parent,
+           CASE WHEN g.ready THEN 'ready' ELSE 'scheduled' END,
+           CASE WHEN g.ready THEN NULL ELSE 'due' END,
+           CASE WHEN g.ready THEN 1 ELSE 0 END,
+           CASE WHEN g.ready THEN NULL ELSE g.due END,
+           CASE WHEN g.ready THEN NULL ELSE g.due END,
+           CASE WHEN g.ready THEN g.now END,
+           CASE WHEN g.ready THEN g.now END,
+           CASE WHEN g.ready THEN least(g.deadline, g.now + g.max_age) ELSE g.deadline END
+    FROM given g JOIN keys ON keys.job = g.id
+    ORDER BY g.id
+    RETURNING id, kind, state
+), announced AS (
+    INSERT INTO duly.outbox (topic, kind, jobs, generations, emissions)
+    SELECT k.lane, j.kind, array_agg(j.id ORDER BY j.id), array_agg(1), array_agg(1)
+    FROM jobs j JOIN duly.kind k ON k.id = j.kind
+    WHERE j.state = 'ready'
+    GROUP BY k.lane, j.kind
+)
+SELECT g.n::integer, g.id, CASE WHEN g.late THEN 'late' WHEN keys.job IS NULL THEN 'taken' ELSE 'created' END
+FROM given g LEFT JOIN keys ON keys.job = g.id
+
+-- name: enqueue_lookup
+-- $1 hashes of keys that are taken. Returns what they are taken by; state is that of a
+-- removed job, null while its row is there. No locks.
+SELECT hash, body, job, state FROM duly.job_key WHERE hash = ANY ($1::uuid[])
+
+-- name: replace_body
+-- $1 job, $2 hash of the new body, $3 destination, $4 payload, $5 subject, $6 period,
+-- $7 deadline zone, $8 deadline local, $9 trace parent, $10 due, $11 deadline: what a
+-- replaced request is now. The row is locked by the caller.
+WITH replaced AS (
+    UPDATE duly.job SET destination = $3, payload = $4, subject = $5, period = $6, deadline_zone = $7,
+                        deadline_local = $8, trace_parent = $9, due_at = $10, deadline = $11, expires_at = $11
+    WHERE id = $1 AND generation = 1 RETURNING id
+)
+UPDATE duly.job_key SET body = $2 WHERE job = $1 AND hash = $12 AND EXISTS (SELECT FROM replaced)

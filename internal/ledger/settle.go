@@ -1,0 +1,185 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"duly.dev/duly/internal/machine"
+	"duly.dev/duly/pkg/job"
+)
+
+// Settle commits the ends of attempts and returns one Settled a report, in their
+// order. It is idempotent: a report that was settled already, by a call whose reply
+// was lost, is answered with where the generation stands. Late reports are kept as
+// evidence. Reports of attempts that never began are hand-backs.
+func (l *Ledger) Settle(ctx context.Context, w machine.Worker, reports []machine.Report) ([]machine.Settled, error) {
+	doing := fmt.Sprintf("settling %d attempts", len(reports))
+	order := make([]int, len(reports))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(reports[a].Job, reports[b].Job), cmp.Compare(reports[a].Generation, reports[b].Generation))
+	})
+	all := make([]machine.Settled, len(reports))
+	rest, err := l.settleDone(ctx, w, reports, order, all)
+	if err == nil {
+		err = l.settleRest(ctx, w, reports, rest, all)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, err)
+	}
+	return all, nil
+}
+
+// settleDone takes the hot path for what was delivered, and returns the indexes of
+// the reports that it left.
+func (l *Ledger) settleDone(ctx context.Context, w machine.Worker, reports []machine.Report, order []int, all []machine.Settled) (rest []int, err error) {
+	var (
+		jobs, fences []int64
+		generations  []int32
+		receipts     [][]byte
+		hashes       []string
+		classifiers  []*string
+		at           = make(map[rowID]int)
+		hashOf       = make(map[string]string)
+	)
+	for _, i := range order {
+		r := reports[i]
+		id := rowID{r.Job, r.Generation}
+		if _, twice := at[id]; twice || r.Result.Outcome != job.OutcomeDelivered {
+			rest = append(rest, i)
+			continue
+		}
+		var receipt []byte
+		if r.Result.Receipt != nil {
+			if receipt, err = json.Marshal(r.Result.Receipt); err != nil {
+				return nil, fmt.Errorf("encoding the receipt of job %d: %w", r.Job, err)
+			}
+		}
+		at[id] = i
+		jobs, generations, fences = append(jobs, r.Job), append(generations, r.Generation), append(fences, r.Fence)
+		receipts, classifiers = append(receipts, receipt), append(classifiers, orNull(r.Classifier))
+		if _, ok := hashOf[r.Row.Kind.Name]; !ok {
+			hashOf[r.Row.Kind.Name] = r.Row.Kind.Hash()
+		}
+		hashes = append(hashes, hashOf[r.Row.Kind.Name])
+	}
+	if len(jobs) == 0 {
+		return rest, nil
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(stmt("durable"))
+	batch.Queue(stmt("settle_done"), jobs, generations, fences, receipts, w.ID, w.Version, hashes, classifiers)
+	results := l.pool.SendBatch(ctx, batch)
+	_, err = results.Exec()
+	if err == nil {
+		err = scanDone(results, reports, at, all)
+	}
+	if err = unclear(errors.Join(err, results.Close())); err != nil {
+		return nil, err
+	}
+	for _, i := range at {
+		rest = append(rest, i)
+	}
+	slices.Sort(rest)
+	return rest, nil
+}
+
+// scanDone notes what the hot path changed and takes it out of at.
+func scanDone(results pgx.BatchResults, reports []machine.Report, at map[rowID]int, all []machine.Settled) error {
+	rows, err := results.Query()
+	if err != nil {
+		return err
+	}
+	var id rowID
+	_, err = pgx.ForEachRow(rows, []any{&id.job, &id.generation}, func() error {
+		i := at[id]
+		all[i] = machine.Settled{Attempt: reports[i].Attempt, State: job.Delivered}
+		delete(at, id)
+		return nil
+	})
+	return err
+}
+
+// names maps the outcome of an attempt to its event.
+var names = map[job.Outcome]machine.Name{
+	job.OutcomeDelivered: machine.Done,
+	job.OutcomeFailed:    machine.NotDone,
+	job.OutcomeUnknown:   machine.MayBeDone,
+	job.OutcomeNotBegun:  machine.HandedBack,
+}
+
+// settleRest asks the machine about the reports at the indexes.
+func (l *Ledger) settleRest(ctx context.Context, w machine.Worker, reports []machine.Report, rest []int, all []machine.Settled) error {
+	if len(rest) == 0 {
+		return nil
+	}
+	targets := make([]target, len(rest))
+	for n, i := range rest {
+		r := reports[i]
+		targets[n] = target{Job: r.Job, Generation: r.Generation, Version: w.Version, Classifier: r.Classifier,
+			Event: machine.Event{Name: names[r.Result.Outcome], Fence: r.Fence, Result: r.Result, Worker: w.ID, Actor: "worker"}}
+		if r.Row.Kind.Name != "" {
+			targets[n].Kind = &r.Row.Kind
+		}
+	}
+	return l.inTx(ctx, "deciding about the rest", func(tx pgx.Tx) error {
+		decisions, _, err := l.decide(ctx, tx, targets)
+		if err != nil {
+			return err
+		}
+		for n, d := range decisions {
+			r := reports[rest[n]]
+			all[rest[n]] = machine.Settled{Attempt: r.Attempt, State: d.Row.State, WakeAt: d.Row.WakeAt, Late: late(d, r)}
+		}
+		return nil
+	})
+}
+
+// late reports whether the report came from a lease that was over; a copy of a
+// report that was settled before is late as well, and harmless.
+func late(d decision, r machine.Report) bool {
+	if !d.Found || d.Change.Refused != machine.Applied {
+		return true
+	}
+	return d.Change.Record != nil && d.Change.Record.Late
+}
+
+// HoldRefs puts what is ready at its reference's emission back to scheduled (held),
+// for the given time by the ledger's clock: no fence, no attempt. What is not ready
+// at that emission is left: its reference is stale. What has expired is ended.
+func (l *Ledger) HoldRefs(ctx context.Context, refs []job.Ref, hold job.Hold, d time.Duration) error {
+	doing := fmt.Sprintf("holding %d references (%s)", len(refs), hold)
+	refs = slices.SortedFunc(slices.Values(refs), byRef)
+	jobs, generations, emissions := columns(refs)
+	return l.inTx(ctx, doing, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, stmt("hold_ready"), jobs, generations, emissions, string(hold), d)
+		if err != nil {
+			return err
+		}
+		held := make(map[rowID]bool)
+		var id rowID
+		if _, err := pgx.ForEachRow(rows, []any{&id.job, &id.generation}, func() error { held[id] = true; return nil }); err != nil {
+			return err
+		}
+		var expired []target
+		for _, r := range refs {
+			if !held[rowID{r.Job, r.Generation}] {
+				expired = append(expired, target{Job: r.Job, Generation: r.Generation, Event: machine.Event{Name: machine.Expire, Actor: "worker"}})
+			}
+		}
+		if len(expired) == 0 {
+			return nil
+		}
+		_, _, err = l.decide(ctx, tx, expired)
+		return err
+	})
+}

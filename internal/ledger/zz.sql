@@ -1,2 +1,0 @@
--- name: noop
-SELECT 1
