@@ -43,21 +43,20 @@ func (r Row) chance() float64 {
 }
 
 // retryAt is when the next attempt may begin and how that came about. It assumes
-// that a repeat is allowed.
+// that a repeat is allowed, so that a wait that the receiver asked for ends before
+// the deadline.
 func (r Row) retryAt(retryAfter time.Duration, now time.Time) (time.Time, string) {
 	p := r.Kind.Policy
-	delay, why := p.Delay(r.Attempt, r.chance()), "backoff"
-	if asked := min(retryAfter, p.Cap); asked > delay {
-		delay, why = asked, "retry_after"
+	at, why := now.Add(p.Delay(r.Attempt, r.chance())), "backoff"
+	if last := latestOf(now, r.Deadline.Add(-p.Limit)); !r.Deadline.IsZero() && at.After(last) {
+		at, why = last, "deadline"
 	}
-	at := now.Add(delay)
-	if last := r.Deadline.Add(-p.Limit); !r.Deadline.IsZero() && at.After(last) {
-		at, why = latestOf(now, last), "deadline"
+	if asked := now.Add(min(retryAfter, p.Cap)); asked.After(at) {
+		at, why = asked, "retry_after"
 	}
 	if r.InDoubt() {
 		// Half of what is left of the window is kept for the queue before the worker.
-		last := r.latestRepeat()
-		if last = now.Add(last.Sub(now) / 2); at.After(last) {
+		if last := now.Add(r.latestRepeat().Sub(now) / 2); at.After(last) {
 			at, why = latestOf(now, last), "window"
 		}
 	}

@@ -14,13 +14,12 @@ func (t *transition) done() {
 		t.doneLate()
 		return
 	}
-	t.row.LastClass, t.row.LastCode = "", ""
 	t.deliver("")
 }
 
 // doneLate takes the word of a worker whose lease is over: it happened.
 func (t *transition) doneLate() {
-	if t.ev.Fence < 1 || t.ev.Fence > t.row.Fence || t.row.LeasedAt.IsZero() {
+	if !t.leasedOnce() {
 		t.refuse(Stale)
 		return
 	}
@@ -28,28 +27,21 @@ func (t *transition) doneLate() {
 	t.change.Record.Late = true
 }
 
-// late refuses or records what a worker whose lease is over says but success.
-func (t *transition) late() bool {
-	if t.mine() {
-		return false
-	}
-	t.unlisted()
-	return true
-}
-
+// handBack takes back an attempt that never began, and its number.
 func (t *transition) handBack() {
-	if t.late() {
+	if !t.mine() {
+		t.unlisted()
 		return
 	}
 	t.row.Attempt--
-	if t.ending(false, t.handedBack) {
-		return
+	if !t.ended(t.bound()) {
+		t.ready("handed_back")
 	}
-	t.ready("handed_back")
 }
 
 func (t *transition) notDone() {
-	if t.late() {
+	if !t.mine() {
+		t.unlisted()
 		return
 	}
 	res := t.ev.Result
@@ -57,13 +49,14 @@ func (t *transition) notDone() {
 	if res.Class == job.ClassUnclassified {
 		t.row.Unclassified++
 	}
-	t.end(res.Class == job.ClassPermanent)
+	t.end(t.bound())
 }
 
 // mayBeDone puts the generation in doubt, from the lease of this attempt if it is
 // the first doubtful one, until the last byte that it could have written.
 func (t *transition) mayBeDone() {
-	if t.late() {
+	if !t.mine() {
+		t.unlisted()
 		return
 	}
 	t.row.LastClass, t.row.LastCode = "", t.ev.Result.Code
@@ -75,7 +68,7 @@ func (t *transition) mayBeDone() {
 		t.row.DoubtSince = t.row.LeasedAt
 	}
 	t.row.DoubtUntil = latestOf(t.row.DoubtUntil, t.lastByte())
-	t.end(false)
+	t.end(t.bound())
 }
 
 // lastByte is the last instant at which a byte of the attempt can have been
@@ -92,45 +85,42 @@ func (t *transition) lastByte() time.Time {
 
 // end decides what follows an attempt, or an answer "no", by the rules of
 // DESIGN §3, "The end of an attempt": the first that holds.
-func (t *transition) end(permanent bool) {
-	if !t.ending(permanent, t.bound) {
+func (t *transition) end(bound job.Reason) {
+	if !t.ended(bound) {
 		t.retry()
 	}
 }
 
-// ending ends the generation if it must end, and reports whether it did.
-func (t *transition) ending(permanent bool, bound func(permanent bool) job.Reason) bool {
-	reason := bound(permanent)
+// ended ends the generation if it must end, and reports whether it did.
+func (t *transition) ended(bound job.Reason) bool {
 	switch {
 	case t.row.InDoubt() && t.row.CancelRequested:
-		t.unknown(reason, "cancel_requested")
-	case t.row.InDoubt() && (reason != "" || !t.row.Repeatable(t.now)):
-		t.unknown(reason, whyUnknown(reason))
+		t.unknown(bound, "cancel_requested")
+	case t.row.InDoubt() && (bound != "" || !t.row.Repeatable(t.now)):
+		t.unknown(bound, whyUnknown(bound))
 	case t.row.InDoubt():
 		return false
 	case t.row.CancelRequested:
 		t.to(job.Cancelled, "cancel_requested")
-	case reason != "":
-		t.quarantine(reason)
+	case bound != "":
+		t.quarantine(bound)
 	default:
 		return false
 	}
 	return true
 }
 
-// handedBack is the bound of an attempt that never began: only time ends it.
-func (t *transition) handedBack(bool) job.Reason { return t.row.Expired(t.now) }
-
-// bound is what forbids another attempt; empty when nothing does.
-func (t *transition) bound(permanent bool) job.Reason {
+// bound is what forbids another attempt; empty when nothing does. An attempt that
+// was handed back has no result, so that only time and lowered caps bound it.
+func (t *transition) bound() job.Reason {
 	if reason := t.row.Expired(t.now); reason != "" {
 		return reason
 	}
 	p, asked := t.row.Kind.Policy, t.ev.Result.RetryAfter
 	switch {
-	case permanent:
+	case t.row.LastClass == job.ClassPermanent:
 		return job.ReasonPermanent
-	case t.row.Unclassified >= p.UnclassifiedCap && t.row.LastClass == job.ClassUnclassified:
+	case t.row.LastClass == job.ClassUnclassified && t.row.Unclassified >= p.UnclassifiedCap:
 		return job.ReasonUnclassified
 	case t.row.Attempt >= p.MaxAttempts:
 		return job.ReasonAttempts

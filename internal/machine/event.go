@@ -38,8 +38,10 @@ const (
 	Close Name = "close"
 	// Cancel: a producer or a person withdraws it.
 	Cancel Name = "cancel"
-	// Redrive: a person opens the next generation. See Redrive.
+	// Redriven: a person opens the next generation. See Redrive.
 	Redriven Name = "redriven"
+	// Replaced: a producer gives another body. It is apart from the table; see Replace.
+	Replaced Name = "replaced"
 )
 
 // Names lists the events in the order in which docs/states.md shows them.
@@ -55,9 +57,11 @@ func Names() []Name {
 type Event struct {
 	Name Name
 	// Fence is that of the attempt (HandedBack, Done, NotDone, MayBeDone, LeaseEnded)
-	// or the newest one of the generation that the answer was asked about (answers).
+	// or the newest one of the generation that the answer was asked about (answers;
+	// Close, where a person gives up: 0 there says that resolve_within is over).
 	Fence int64
-	// Emission is that of the reference (Lease) or of the outbox row (Lost).
+	// Emission is that of the reference (Lease), of the outbox row (Lost), or of the
+	// reference that may not run now (Hold; 0 where a person or the scheduler holds).
 	Emission int32
 	// Result is the end of the attempt (Done, NotDone, MayBeDone, HandedBack).
 	Result job.Result
@@ -68,7 +72,8 @@ type Event struct {
 	Until time.Time
 	// AskedAt is when the receiver was asked or the person looked (AnswerNo).
 	AskedAt time.Time
-	// Detail is a short line of evidence (answers, Cancel, Close, Hold).
+	// Detail is a short line of evidence (answers, Cancel, Close, Hold); a forced
+	// redrive must have it.
 	Detail string
 	// Forced and Approver belong to a redrive.
 	Forced   bool
@@ -95,7 +100,9 @@ type Record struct {
 	Worker  string
 	Actor   string
 	Receipt *job.Receipt
-	// Late: the event came from a lease that was over and is kept as evidence.
+	// Late: the event came from a lease that was over, or changed nothing; it is kept
+	// as evidence. Reports are repeated when a reply was lost, so a ledger appends a
+	// late record only where the generation has none of the same fence and name.
 	Late bool
 }
 
@@ -117,12 +124,13 @@ const (
 	Applied Refusal = ""
 	// Stale: the event speaks of an older generation, emission, fence or state.
 	Stale Refusal = "stale"
-	// Early: a retry's wake_at has not come yet; the row's WakeAt says when.
+	// Early: what a scheduled generation waits for has not come; its WakeAt says when.
 	Early Refusal = "early"
 	// NotExpired: nothing has expired.
 	NotExpired Refusal = "not_expired"
 	// TooSoon: "no" counts only if it was asked after settle had passed since the last
-	// possible byte of every doubtful attempt.
+	// possible byte of every doubtful attempt; closing by itself waits for
+	// resolve_within.
 	TooSoon Refusal = "too_soon"
 	// Unleased: a generation without a lease has no fence that could be answered.
 	Unleased Refusal = "unleased"

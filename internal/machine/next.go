@@ -20,12 +20,9 @@ type transition struct {
 // is recorded or emitted.
 func Next(row Row, ev Event, now time.Time) (Row, Change) {
 	t := transition{row: row, ev: ev, now: now}
-	switch c, ok := table[ev.Name][row.State]; {
-	case !row.Current():
-		t.superseded()
-	case ok:
+	if c, ok := table[ev.Name][row.State]; ok && row.Current() {
 		c.do(&t)
-	default:
+	} else {
 		t.unlisted()
 	}
 	if t.change.Refused != Applied {
@@ -34,31 +31,22 @@ func Next(row Row, ev Event, now time.Time) (Row, Change) {
 	return t.row, t.change
 }
 
-// superseded handles what comes for a generation that has a successor: evidence
-// is recorded, everything else is stale.
-func (t *transition) superseded() {
-	if t.ev.Name == Done {
-		t.record()
-		return
-	}
-	t.refuse(Stale)
-}
-
-// unlisted handles an event in a state that the table does not list. A late
-// failure is evidence and is recorded; a copy of what is settled already is not.
+// unlisted handles what changes nothing: an event in a state that the table does
+// not list, or for a generation that has a successor. What a worker says of its
+// attempt, and a "yes", are evidence and kept; everything else is refused.
 func (t *transition) unlisted() {
 	switch t.ev.Name {
-	case NotDone, MayBeDone:
-		if t.ev.Fence < t.row.Fence && t.ev.Fence > 0 {
-			t.record()
-			return
+	case Done, NotDone, MayBeDone:
+		t.evidence()
+	case AnswerYes:
+		t.kept()
+	case Cancel, Redriven:
+		t.refuse(NotEligible)
+		if !t.row.Current() {
+			t.refuse(Stale)
 		}
+	case Due, Lost, Lease, Hold, HandedBack, LeaseEnded, AnswerNo, Expire, Close:
 		t.refuse(Stale)
-	case Due, Lost, Lease, Hold, HandedBack, Done, LeaseEnded, AnswerYes, AnswerNo, Expire, Close, Cancel, Redriven:
-		t.refuse(Stale)
-		if t.ev.Name == Redriven || t.ev.Name == Cancel {
-			t.refuse(NotEligible)
-		}
 	}
 }
 
@@ -72,6 +60,9 @@ func (t *transition) to(state job.State, why string) {
 	t.row.Waiting, t.row.Hold, t.row.WakeAt = "", "", time.Time{}
 	if state != job.Quarantined && state != job.Unknown {
 		t.row.Reason = ""
+	}
+	if state != job.Unknown {
+		t.row.Closed = false
 	}
 	t.append(from, why)
 }
@@ -91,6 +82,27 @@ func (t *transition) append(from job.State, why string) {
 func (t *transition) record() {
 	t.append(t.row.State, "evidence")
 	t.change.Record.Late = true
+}
+
+// evidence keeps what a worker says of an attempt whose lease is over.
+func (t *transition) evidence() {
+	if !t.leasedOnce() {
+		t.refuse(Stale)
+		return
+	}
+	t.record()
+}
+
+// kept keeps a "yes" that changes nothing.
+func (t *transition) kept() {
+	if t.answerable() {
+		t.record()
+	}
+}
+
+// leasedOnce reports whether the event's fence can be that of a lease of this generation.
+func (t *transition) leasedOnce() bool {
+	return t.ev.Fence > 0 && t.ev.Fence <= t.row.Fence && !t.row.LeasedAt.IsZero()
 }
 
 func (t *transition) fence() int64 {
@@ -165,4 +177,5 @@ func (t *transition) unknown(note job.Reason, why string) {
 func (t *transition) deliver(why string) {
 	t.to(job.Delivered, why)
 	t.row.DoubtSince, t.row.DoubtUntil = time.Time{}, time.Time{}
+	t.row.LastClass, t.row.LastCode = "", ""
 }

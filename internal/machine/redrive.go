@@ -43,16 +43,3 @@ func Redrive(row Row, ev Event, c Correction, now time.Time) (pred, succ Row, ch
 	change.Emissions = t.change.Emissions
 	return pred, t.row, change
 }
-
-// Begin makes the first row of a new job: ready with its emission when it is due,
-// else scheduled until then. The job row itself is the first event.
-func Begin(kind Kind, due, deadline, now time.Time) (Row, []Emission) {
-	t := transition{now: now, row: Row{
-		Generation: 1, Kind: kind, State: job.Scheduled, Waiting: job.WaitingDue,
-		Created: now, Due: due, WakeAt: due, Deadline: deadline,
-	}}
-	if !due.After(now) {
-		t.ready("due")
-	}
-	return t.row, t.change.Emissions
-}

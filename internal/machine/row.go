@@ -140,6 +140,15 @@ func (r Row) ExpiresAt() time.Time {
 	return first
 }
 
+// ClosesAt is the instant from which an unknown outcome is asked about no more;
+// zero when the generation is not in doubt.
+func (r Row) ClosesAt() time.Time {
+	if !r.InDoubt() {
+		return time.Time{}
+	}
+	return r.DoubtSince.Add(r.promises().ResolveWithin)
+}
+
 // PromoteAt is the instant from which the scheduler promotes a scheduled
 // generation: its wake_at, or, for a retry, RetryGrace later, since the delayed
 // emission normally comes first. It is zero for every other state.

@@ -53,22 +53,25 @@ func (t *transition) lease() {
 	if !t.row.Fixed {
 		t.row.Fixed, t.row.Channel, t.row.Promises = true, t.row.Kind.Channel, t.row.Kind.Promises
 	}
-	if t.row.FirstReady.IsZero() {
-		t.row.FirstReady = t.now
-	}
-	if t.row.Origin.IsZero() {
-		t.row.Origin = t.now
-	}
 	t.row.Attempt++
 	t.row.Fence++
 	t.row.Worker, t.row.LeasedAt, t.row.Limit = t.ev.Worker, t.now, t.row.Kind.Policy.Limit
 	t.to(job.Leased, "")
 }
 
+// hold makes the generation wait for as long as it may not run. What waits for an
+// instant of its own (due later, a retry) is never brought forward by that.
 func (t *transition) hold() {
+	if t.ev.Emission != 0 && t.ev.Emission != t.row.Emission {
+		t.refuse(Stale)
+		return
+	}
+	until := latestOf(latestOf(t.ev.Until, t.now), t.row.Due)
+	if t.row.Waiting != job.WaitingHeld {
+		until = latestOf(until, t.row.WakeAt)
+	}
 	from := t.row.State
-	t.row.State, t.row.Waiting, t.row.Hold = job.Scheduled, job.WaitingHeld, t.ev.Hold
-	t.row.WakeAt = latestOf(t.ev.Until, t.now)
+	t.row.State, t.row.Waiting, t.row.Hold, t.row.WakeAt = job.Scheduled, job.WaitingHeld, t.ev.Hold, until
 	t.append(from, string(t.ev.Hold))
 }
 
@@ -119,14 +122,19 @@ func (t *transition) requestCancel() {
 
 func (t *transition) refuseDelivered() { t.refuse(AlreadyDelivered) }
 
+// close ends the asking: a person gives up, or resolve_within is over.
 func (t *transition) close() {
-	if t.row.Closed {
+	switch {
+	case t.row.Closed:
 		t.refuse(Stale)
-		return
+	case t.ev.Fence != 0 && !t.answerable():
+	case t.ev.Fence == 0 && t.now.Before(t.row.ClosesAt()):
+		t.refuse(TooSoon)
+	default:
+		t.row.Closed = true
+		t.append(job.Unknown, "closed")
+		t.announce()
 	}
-	t.row.Closed = true
-	t.append(job.Unknown, "closed")
-	t.announce()
 }
 
 // answerable reports whether an answer speaks of the newest lease of the generation.
@@ -149,29 +157,41 @@ func (t *transition) answerYes() {
 }
 
 // answerNo settles every doubtful attempt, if it was asked late enough: a receiver
-// may go on working for settle after the last possible byte.
+// may go on working for settle after the last possible byte. What ended the
+// generation while it was in doubt ends it still.
 func (t *transition) answerNo() {
 	switch {
 	case !t.answerable():
-	case t.ev.AskedAt.Before(t.row.DoubtUntil.Add(t.row.promises().Settle)):
+	case t.asked().Before(t.row.DoubtUntil.Add(t.row.promises().Settle)):
 		t.refuse(TooSoon)
 	default:
-		closed, permanent := t.row.Closed, t.row.LastClass == job.ClassPermanent
-		t.row.DoubtSince, t.row.DoubtUntil, t.row.Closed = time.Time{}, time.Time{}, false
-		switch {
-		case closed && t.row.CancelRequested:
-			t.to(job.Cancelled, "cancel_requested")
-		case closed:
-			t.quarantine(job.ReasonTooOld)
-		default:
-			t.end(permanent)
-		}
+		t.row.DoubtSince, t.row.DoubtUntil = time.Time{}, time.Time{}
+		t.end(t.boundAfterNo())
 	}
+}
+
+// boundAfterNo is what forbids another attempt once doubt is settled by a "no".
+func (t *transition) boundAfterNo() job.Reason {
+	if t.row.Closed {
+		return job.ReasonTooOld
+	}
+	if reason := t.bound(); reason != "" {
+		return reason
+	}
+	return t.row.Reason
+}
+
+// asked is when an answer was asked; nobody asked in the future.
+func (t *transition) asked() time.Time {
+	if t.ev.AskedAt.After(t.now) {
+		return t.now
+	}
+	return t.ev.AskedAt
 }
 
 // succeed answers Redriven on the predecessor; Redrive makes the successor.
 func (t *transition) succeed() {
-	if t.row.State == job.Unknown && !t.ev.Forced {
+	if t.row.State == job.Unknown && (!t.ev.Forced || t.ev.Detail == "") {
 		t.refuse(NeedsForce)
 		return
 	}

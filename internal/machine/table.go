@@ -10,7 +10,8 @@ type cell struct {
 }
 
 // table is the whole state machine of the current generation. Lines are events,
-// columns are states; docs/states.md is generated from it.
+// columns are states; docs/states.md is generated from it. Cancelled has no column:
+// it changes no more.
 var table = map[Name]map[job.State]cell{
 	Due: {
 		job.Scheduled: {"ready + emission; a retry: 5 s after wake_at. Expired: as `expire`", (*transition).promote},
@@ -35,8 +36,7 @@ var table = map[Name]map[job.State]cell{
 		job.Leased:      {"delivered", (*transition).done},
 		job.Unknown:     {"delivered, late", (*transition).doneLate},
 		job.Quarantined: {"delivered, late", (*transition).doneLate},
-		job.Delivered:   {"kept; recorded", (*transition).record},
-		job.Cancelled:   {"recorded", (*transition).record},
+		job.Delivered:   {"kept; recorded", (*transition).evidence},
 	},
 	NotDone: {
 		job.Leased: {"scheduled (retry) + delayed emission, or quarantined (reason); in doubt: as `may_be_done`", (*transition).notDone},
@@ -53,7 +53,7 @@ var table = map[Name]map[job.State]cell{
 		job.Leased:      {"delivered", (*transition).answerYes},
 		job.Unknown:     {"delivered", (*transition).answerYes},
 		job.Quarantined: {"delivered", (*transition).answerYes},
-		job.Delivered:   {"kept; recorded", (*transition).record},
+		job.Delivered:   {"kept; recorded", (*transition).kept},
 	},
 	AnswerNo: {
 		job.Unknown: {"asked after settle: as at the end of an attempt, no longer in doubt; closed: quarantined (too_old), or cancelled if requested", (*transition).answerNo},
