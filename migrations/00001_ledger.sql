@@ -220,21 +220,31 @@ CREATE TABLE duly.outbox_left PARTITION OF duly.outbox DEFAULT;
 CREATE TABLE duly.event_default PARTITION OF duly.event DEFAULT;
 CREATE TABLE duly.lease_default PARTITION OF duly.lease DEFAULT;
 
--- The relay's and the judge's cursors, one row a topic. A pass reads what pass sees
--- and relayed does not, and remembers how far it came.
+-- The relay's cursors, one row a topic. A pass reads what pass sees and relayed does
+-- not, and remembers how far it came.
 CREATE TABLE duly.topic (
     name       text PRIMARY KEY,             -- a lane, or '.dead'
     relayed    pg_snapshot NOT NULL DEFAULT '3:3:',
     pass       pg_snapshot,                  -- null between passes
     pass_xid   xid8,
     pass_id    bigint,
-    judged     pg_snapshot NOT NULL DEFAULT '3:3:',
     holder     uuid,                         -- whose topic lease
     held_until timestamptz,
     moved_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
     version    bigint NOT NULL DEFAULT 0     -- compare-and-set
 ) WITH (fillfactor = 50);
 INSERT INTO duly.topic (name) VALUES ('.dead');
+
+-- The judge's cursors, one row a lane that was ever judged; a table of their own, so
+-- that the judge, who holds its row while it works, never makes the relay wait.
+CREATE TABLE duly.judge (
+    topic      text PRIMARY KEY REFERENCES duly.topic,
+    judged     pg_snapshot NOT NULL DEFAULT '3:3:',
+    pass       pg_snapshot,                  -- of the mark being judged; null between passes
+    pass_mark  bigint,
+    pass_xid   xid8,
+    pass_id    bigint
+) WITH (fillfactor = 50);
 
 -- Marks: what the dispatcher sent behind all that it relayed.
 CREATE TABLE duly.mark (
@@ -255,7 +265,8 @@ CREATE TABLE duly.mark_passed (
     PRIMARY KEY (topic, partition)
 ) WITH (fillfactor = 50);
 
--- Outbox rows that the broker will not take, set aside so that those behind flow.
+-- What the broker will not take, set aside so that what is behind it flows. Its
+-- further tries are new outbox rows: outbox_id is the newest one.
 CREATE TABLE duly.unsendable (
     outbox_id  bigint PRIMARY KEY,
     topic      text NOT NULL,
@@ -265,7 +276,9 @@ CREATE TABLE duly.unsendable (
     emissions  integer[] NOT NULL,
     at         timestamptz,
     tries      integer NOT NULL DEFAULT 1,
+    since      timestamptz NOT NULL DEFAULT clock_timestamp(),
     next_at    timestamptz NOT NULL,
+    retried    xid8,                         -- who wrote the newest row; null until it is due
     error      text NOT NULL
 );
 
