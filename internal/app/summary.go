@@ -1,0 +1,112 @@
+package app
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"duly.dev/duly/internal/app/strictyaml"
+)
+
+// Summary is a configuration for people and scripts: defaults filled in, durations
+// written out, nothing secret.
+type Summary struct {
+	File       string        `json:"file"`
+	Prefix     string        `json:"prefix"`
+	MaxPayload string        `json:"max_payload"`
+	Worker     WorkerSummary `json:"worker"`
+	Lanes      []Lane        `json:"lanes"`
+	Kinds      []KindSummary `json:"kinds"`
+	Warnings   []string      `json:"warnings"`
+}
+
+// WorkerSummary is WorkerConfig for people.
+type WorkerSummary struct {
+	Slots      int    `json:"slots"`
+	LeaseTime  string `json:"lease_time"`
+	Heartbeat  string `json:"heartbeat"`
+	Drain      string `json:"drain"`
+	PauseBound string `json:"pause_bound"`
+}
+
+// KindSummary is a kind for people.
+type KindSummary struct {
+	Name            string   `json:"name"`
+	Lane            string   `json:"lane"`
+	Channel         string   `json:"channel"`
+	Limit           string   `json:"limit"`
+	MaxAttempts     int32    `json:"max_attempts"`
+	MaxAge          string   `json:"max_age"`
+	MaxLifetime     string   `json:"max_lifetime"`
+	Base            string   `json:"base"`
+	Cap             string   `json:"cap"`
+	Jitter          float64  `json:"jitter"`
+	UnclassifiedCap int32    `json:"unclassified_cap"`
+	MaxHold         string   `json:"max_hold"`
+	Window          string   `json:"window,omitempty"`
+	Settle          string   `json:"settle"`
+	ResolveWithin   string   `json:"resolve_within"`
+	AfterDoubt      string   `json:"after_doubt"`
+	Codes           []string `json:"codes,omitempty"`
+	RedriveBy       string   `json:"redrive_by"`
+	// Hash is what events name the kind's policy by.
+	Hash string `json:"hash"`
+}
+
+// Summary returns the configuration for people and scripts.
+func (c *Config) Summary() Summary {
+	s := Summary{
+		File: c.File, Prefix: c.Prefix, MaxPayload: strictyaml.Size(c.MaxPayload).String(), Lanes: c.Lanes,
+		Worker: WorkerSummary{
+			Slots: c.Worker.Slots, LeaseTime: text(c.Worker.LeaseTime), Heartbeat: text(c.Worker.Heartbeat),
+			Drain: text(c.Worker.Drain), PauseBound: text(c.Worker.PauseBound),
+		},
+		Warnings: append([]string{}, c.warnings...),
+	}
+	for _, k := range c.kinds {
+		s.Kinds = append(s.Kinds, k.summary())
+	}
+	return s
+}
+
+func (k Kind) summary() KindSummary {
+	p := k.Policy
+	s := KindSummary{
+		Name: k.Name, Lane: k.Lane, Channel: k.Channel,
+		Limit: text(p.Limit), MaxAttempts: p.MaxAttempts, MaxAge: text(p.MaxAge), MaxLifetime: text(p.MaxLifetime),
+		Base: text(p.Base), Cap: text(p.Cap), Jitter: p.Jitter, UnclassifiedCap: p.UnclassifiedCap, MaxHold: text(p.MaxHold),
+		Settle: text(k.Promises.Settle), ResolveWithin: text(k.Promises.ResolveWithin),
+		AfterDoubt: "a person decides", RedriveBy: string(k.RedriveBy), Hash: k.Hash(),
+	}
+	if k.Promises.Window > 0 {
+		s.Window = text(k.Promises.Window)
+		s.AfterDoubt = "repeat within " + s.Window
+	}
+	for _, code := range k.Codes {
+		s.Codes = append(s.Codes, string(code))
+	}
+	return s
+}
+
+// Table writes the summary as tables.
+func (s Summary) Table(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "KIND\tLANE\tCHANNEL\tLIMIT\tATTEMPTS\tBACKOFF\tMAX AGE\tLIFETIME\tAFTER DOUBT\tREDRIVE BY\tPOLICY")
+	for _, k := range s.Kinds {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s to %s\t%s\t%s\t%s\t%s\t%s\n", k.Name, k.Lane, k.Channel, k.Limit, k.MaxAttempts,
+			k.Base, k.Cap, k.MaxAge, k.MaxLifetime, k.AfterDoubt, k.RedriveBy, k.Hash)
+	}
+	fmt.Fprintln(t, "\nLANE\tPACK\tKINDS")
+	for _, l := range s.Lanes {
+		fmt.Fprintf(t, "%s\t%d\t%s\n", l.Name, l.Pack, strings.Join(l.Kinds, ", "))
+	}
+	fmt.Fprintf(t, "\nworker\t%d slots, lease %s, heartbeat %s, drain %s, pause bound %s\n", s.Worker.Slots, s.Worker.LeaseTime,
+		s.Worker.Heartbeat, s.Worker.Drain, s.Worker.PauseBound)
+	fmt.Fprintf(t, "payload\tat most %s\n", s.MaxPayload)
+	fmt.Fprintf(t, "prefix\t%s\n", s.Prefix)
+	for _, warning := range s.Warnings {
+		fmt.Fprintf(t, "\nwarning: %s\n", warning)
+	}
+	return t.Flush()
+}
