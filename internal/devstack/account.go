@@ -60,7 +60,7 @@ func lookUpAccount(name string) (*account, error) {
 // parseID reads a user or group id; macOS writes that of nobody as -2.
 func parseID(text string) (uint32, error) {
 	id, err := strconv.ParseInt(text, 10, 64)
-	return uint32(id), err
+	return uint32(id), err //nolint:gosec // -2 means 2³²-2
 }
 
 // own gives a file or folder to the account.

@@ -154,7 +154,7 @@ const (
 )
 
 const (
-	portTries      = 20
+	portTries      = 12
 	patienceOnData = 15 * time.Second // a killed parent's server is still shutting down
 )
 

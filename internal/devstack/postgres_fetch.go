@@ -114,7 +114,7 @@ func unpack(staging, folder string) error {
 	}
 	library := embeddedpostgres.NewDatabase(embeddedpostgres.DefaultConfig().
 		Version(fetchedVersion).
-		Port(uint32(port)).
+		Port(uint32(port)). //nolint:gosec // a port
 		CachePath(filepath.Join(staging, "archive")).
 		RuntimePath(filepath.Join(staging, "runtime")).
 		DataPath(filepath.Join(staging, "data")).
@@ -122,7 +122,7 @@ func unpack(staging, folder string) error {
 		Encoding("none").
 		Logger(io.Discard))
 	err = library.Start()
-	http.DefaultClient.CloseIdleConnections() // the library's client, whose goroutines would stay
+	http.DefaultClient.CloseIdleConnections() //nolint:forbidigo // the library's client, whose goroutines would stay
 	if refusal := (*exec.ExitError)(nil); errors.As(err, &refusal) {
 		return nil
 	}

@@ -81,32 +81,47 @@ const patienceOnRefusal = 10 * time.Second
 // awaitReady waits until the server accepts connections, however long it has
 // to recover, and makes the database if it is missing.
 func (p *Postgres) awaitReady(ctx context.Context, process *process) error {
+	conn, err := p.dialPatiently(ctx, process)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	return ensureDatabase(ctx, conn)
+}
+
+func (p *Postgres) dialPatiently(ctx context.Context, process *process) (*pgx.Conn, error) {
 	begun := time.Now()
 	for {
-		conn, err := p.dial(ctx)
+		conn, err := p.dial(ctx, process)
 		if err == nil {
-			defer conn.Close(ctx)
-			return ensureDatabase(ctx, conn)
+			return conn, nil
 		}
 		var refused *pgconn.PgError
 		if errors.As(err, &refused) && refused.Code == "28P01" && time.Since(begun) > patienceOnRefusal {
-			return fmt.Errorf("the password in %s does not open the cluster beside it: %w", p.folder, err)
+			return nil, fmt.Errorf("the password in %s does not open the cluster beside it: %w", p.folder, err)
 		}
 		select {
 		case <-process.done:
-			return process.failure()
+			return nil, process.failure()
 		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
+			return nil, errors.Join(ctx.Err(), err)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
 
-// dial connects to the server and makes sure that it is ours: another one may
-// have taken the port first.
-func (p *Postgres) dial(ctx context.Context) (*pgx.Conn, error) {
+// dial connects to the server, as long as its process runs, and makes sure that
+// it is ours: another one may have taken the port first.
+func (p *Postgres) dial(ctx context.Context, process *process) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
+	go func() {
+		select {
+		case <-process.done:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	conn, err := pgx.Connect(ctx, p.databaseURL(maintenance))
 	if err != nil {
 		return nil, err

@@ -99,16 +99,6 @@ func (p *process) signal(signal os.Signal) {
 	_ = p.command.Process.Signal(signal)
 }
 
-// running says whether the child has not ended yet.
-func (p *process) running() bool {
-	select {
-	case <-p.done:
-		return false
-	default:
-		return true
-	}
-}
-
 // failure is the error of a child that ended, with the last of what it said.
 func (p *process) failure() error {
 	err := p.err

@@ -57,10 +57,30 @@ func removeAbandoned(name string) {
 			continue
 		}
 		if free, err := tryLock(lock); err == nil && free {
-			_ = os.RemoveAll(filepath.Dir(path))
+			removeAround(lock.Name())
 		}
 		_ = lock.Close()
 	}
+}
+
+// removeAround removes the folder of a lock, the lock last: where something
+// cannot be removed yet, because an orphaned server is still shutting down, the
+// folder can be found again.
+func removeAround(lock string) {
+	folder := filepath.Dir(lock)
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return
+	}
+	for _, entry := range entries {
+		if entry.Name() == lockName {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(folder, entry.Name())); err != nil {
+			return
+		}
+	}
+	_ = os.RemoveAll(folder)
 }
 
 // lockFolder waits for the lock of a folder that several processes share. The
