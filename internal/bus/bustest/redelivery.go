@@ -1,0 +1,116 @@
+package bustest
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"duly.dev/duly/internal/bus"
+)
+
+var redeliveryCases = map[string]func(*testing.T, *fixture){
+	"what a crashed consumer held comes again":                         comesAgainAfterCrash,
+	"what a closed bus held comes again":                               comesAgainAfterClose,
+	"only what was not acknowledged comes again, whatever the order":   outOfOrder,
+	"what is released comes again soon, to anyone":                     releasedComesSoon,
+	"a message that is never acknowledged does not block those behind": poisonAtHead,
+	"C34 what is held for long stays in progress":                      staysInProgress,
+	"C54 what is never acknowledged stays available":                   staysAvailable,
+}
+
+func comesAgainAfterCrash(t *testing.T, f *fixture) {
+	publish(t, f.bus, work(1, 10)...)
+	dying := f.connect(t)
+	receive(t, consume(t, dying), 10, 10)
+	f.Crash(t, dying)
+	again := receive(t, consume(t, f.bus), 10, 10)
+	require.ElementsMatch(t, numbers(1, 10), jobsOf(t, again))
+	ack(t, again...)
+}
+
+func comesAgainAfterClose(t *testing.T, f *fixture) {
+	publish(t, f.bus, work(1, 10)...)
+	leaving := f.connect(t)
+	held := receive(t, consume(t, leaving), 10, 10)
+	require.NoError(t, leaving.Close())
+	require.ErrorIs(t, held[0].Ack(), bus.ErrClosed)
+	require.ErrorIs(t, held[1].Release(), bus.ErrClosed)
+	require.ElementsMatch(t, numbers(1, 10), jobsOf(t, receive(t, consume(t, f.bus), 10, 10)))
+}
+
+func outOfOrder(t *testing.T, f *fixture) {
+	publish(t, f.bus, work(1, 10)...)
+	dying := f.connect(t)
+	held := receive(t, consume(t, dying), 10, 10)
+	for _, i := range []int{9, 1, 7, 3, 5} { // those of the jobs 10, 2, 8, 4, 6
+		ack(t, held[i])
+	}
+	publish(t, dying, markOf(t, 1)) // the broker has heard what was sent before
+	f.Crash(t, dying)
+	c := consume(t, f.bus)
+	again := receive(t, c, 6, 10)
+	require.ElementsMatch(t, []int64{1, 3, 5, 7, 9}, jobsOf(t, again))
+	ack(t, again...)
+	receiveNone(t, c, 2*f.Visibility)
+}
+
+func releasedComesSoon(t *testing.T, f *fixture) {
+	publish(t, f.bus, work(1, 5)...)
+	held := receive(t, consume(t, f.bus), 5, 5)
+	for _, d := range held {
+		require.NoError(t, d.Release())
+	}
+	got := receive(t, consume(t, f.connect(t)), 5, 5)
+	require.ElementsMatch(t, numbers(1, 5), jobsOf(t, got))
+	for _, d := range held {
+		require.NoError(t, d.Ack(), "after Release nothing has an effect")
+	}
+	ack(t, got...)
+}
+
+func poisonAtHead(t *testing.T, f *fixture) {
+	publish(t, f.bus, work(1, 300)...)
+	c := consume(t, f.bus)
+	poison := receive(t, c, 1, 1)
+	require.Equal(t, []int64{1}, jobsOf(t, poison))
+	rest := receive(t, c, 299, 64)
+	require.ElementsMatch(t, numbers(2, 299), jobsOf(t, rest))
+	ack(t, rest...)
+	require.NoError(t, poison[0].Release())
+	require.Equal(t, []int64{1}, jobsOf(t, receive(t, c, 1, 1)))
+}
+
+func staysInProgress(t *testing.T, f *fixture) {
+	publish(t, f.bus, work(1, 100)...)
+	held := receive(t, consume(t, f.bus), 100, 100)
+	other := consume(t, f.connect(t))
+	receiveNone(t, other, 3*f.Visibility) // the ledger is down; nothing is acknowledged meanwhile
+	ack(t, held...)
+	receiveNone(t, other, 2*f.Visibility)
+}
+
+func staysAvailable(t *testing.T, f *fixture) {
+	publish(t, f.bus, work(1, 200)...)
+	var tenths []int64
+	for id := int64(10); id <= 200; id += 10 {
+		tenths = append(tenths, id)
+	}
+	first := f.connect(t)
+	for _, d := range receive(t, consume(t, first), 200, 50) {
+		if jobsOf(t, []bus.Delivery{d})[0]%10 != 0 {
+			ack(t, d)
+		}
+	}
+	publish(t, first, markOf(t, 1)) // the broker has heard what was sent before
+	f.Crash(t, first)
+	for range 3 { // more often than any limit on deliveries that is usual
+		next := f.connect(t)
+		c := consume(t, next)
+		var came []int64
+		for len(came) < len(tenths) {
+			came = append(came, jobsOf(t, receive(t, c, 1, 1))...)
+		}
+		require.ElementsMatch(t, tenths, came)
+		f.Crash(t, next)
+	}
+}

@@ -1,0 +1,40 @@
+package membus_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/bus/bustest"
+	"duly.dev/duly/internal/bus/membus"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestSuite(t *testing.T) {
+	t.Parallel()
+	bustest.Run(t, func(t *testing.T) bustest.Broker {
+		const visibility = 300 * time.Millisecond
+		broker := membus.NewBroker(membus.Options{Visibility: visibility})
+		return bustest.Broker{
+			Connect:    func(testing.TB) bus.Bus { return broker.Connect() },
+			Crash:      func(_ testing.TB, b bus.Bus) { b.(*membus.Bus).Crash() },
+			Restart:    func(testing.TB) { broker.Stop(); broker.Start() },
+			Wipe:       func(testing.TB) { broker.Wipe() },
+			Visibility: visibility,
+		}
+	})
+}
+
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	broker := membus.NewBroker(membus.Options{})
+	b := broker.Connect()
+	broker.Stop()
+	require.Error(t, b.Healthy())
+	broker.Start()
+	require.NoError(t, b.Healthy())
+}
