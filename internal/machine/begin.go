@@ -31,8 +31,8 @@ func Replace(row Row, due, deadline, now time.Time) (Row, Change) {
 		due = now
 	}
 	t := transition{now: now, ev: Event{Name: Replaced}, row: row}
-	begun := row.Attempt > 0 || !row.Current() || (row.State != job.Scheduled && row.State != job.Ready)
-	if begun {
+	waits := row.State == job.Scheduled || row.State == job.Ready
+	if row.Generation > 1 || row.Attempt > 0 || !row.Current() || !waits {
 		return row, Change{Refused: NotEligible}
 	}
 	t.row.Due, t.row.Deadline = due, deadline

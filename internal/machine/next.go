@@ -19,8 +19,12 @@ type transition struct {
 // and what to emit; where Change.Refused is set the row is unchanged, and nothing
 // is recorded or emitted.
 func Next(row Row, ev Event, now time.Time) (Row, Change) {
+	return table.next(row, ev, now)
+}
+
+func (cells transitions) next(row Row, ev Event, now time.Time) (Row, Change) {
 	t := transition{row: row, ev: ev, now: now}
-	if c, ok := table[ev.Name][row.State]; ok && row.Current() {
+	if c, ok := cells[ev.Name][row.State]; ok && row.Current() {
 		c.do(&t)
 	} else {
 		t.unlisted()

@@ -9,10 +9,13 @@ type cell struct {
 	do   func(*transition)
 }
 
+// transitions are the cells by event and state.
+type transitions map[Name]map[job.State]cell
+
 // table is the whole state machine of the current generation. Lines are events,
 // columns are states; docs/states.md is generated from it. Cancelled has no column:
 // it changes no more.
-var table = map[Name]map[job.State]cell{
+var table = transitions{
 	Due: {
 		job.Scheduled: {"ready + emission; a retry: 5 s after wake_at. Expired: as `expire`", (*transition).promote},
 	},
