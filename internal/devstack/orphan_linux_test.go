@@ -1,10 +1,13 @@
 package devstack
 
 import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 )
 
@@ -13,14 +16,14 @@ func TestPostgresDiesWithItsParent(t *testing.T) {
 	parent := startParent(t, "-")
 	conn := connect(t, parent.url)
 	parent.kill()
-	require.Error(t, conn.QueryRow(t.Context(), "select pg_sleep(600)").Scan(nil))
+	_, err := conn.Exec(t.Context(), "select pg_sleep(600)")
+	require.Error(t, err)
 	require.Eventually(t, func() bool {
-		conn, err := pgx.Connect(t.Context(), parent.url)
-		if err == nil {
-			_ = conn.Close(t.Context())
-		}
-		return err != nil
-	}, time.Minute, 20*time.Millisecond)
+		_, err := os.Stat(filepath.Join(parent.folder, clusterName, "postmaster.pid"))
+		return errors.Is(err, fs.ErrNotExist)
+	}, time.Minute, 20*time.Millisecond, "the last that a server does is to remove this file")
+	removeAbandoned("duly-postgres")
+	require.NoDirExists(t, parent.folder)
 }
 
 func TestPostgresOfAKilledParentGivesItsDataToTheNext(t *testing.T) {

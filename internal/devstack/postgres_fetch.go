@@ -76,8 +76,17 @@ func cacheFolder() (string, error) {
 // fetchInto makes the folder home whole or not at all. The caller holds the
 // lock of the cache, so what another process left half-done can go.
 func fetchInto(ctx context.Context, cache, home string) error {
-	staging := filepath.Join(cache, "staging")
-	if err := os.RemoveAll(staging); err != nil {
+	abandoned, err := filepath.Glob(filepath.Join(cache, "staging-*"))
+	if err != nil {
+		return err
+	}
+	for _, folder := range abandoned {
+		if err := os.RemoveAll(folder); err != nil {
+			return err
+		}
+	}
+	staging, err := os.MkdirTemp(cache, "staging-*")
+	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(staging)

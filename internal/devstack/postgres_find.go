@@ -58,8 +58,8 @@ func locate(ctx context.Context, options PostgresOptions, as *account, major int
 		return found, nil
 	default:
 		if !filepath.IsAbs(source) {
-			return binaries{}, fmt.Errorf("%s=%q: must be %q, %q or the absolute path of the folder "+
-				"that holds initdb and postgres", sourceVariable, source, sourceInstalled, sourceFetch)
+			return binaries{}, fmt.Errorf("the source of PostgreSQL (%s) is %q: it must be %q, %q or the absolute path "+
+				"of the folder that holds initdb and postgres", sourceVariable, source, sourceInstalled, sourceFetch)
 		}
 		return probe(ctx, source, as, major)
 	}

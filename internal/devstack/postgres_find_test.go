@@ -49,7 +49,7 @@ func TestProbeSaysWhyItRefuses(t *testing.T) {
 func TestSourceMustBeKnown(t *testing.T) {
 	t.Parallel()
 	_, err := StartPostgres(t.Context(), PostgresOptions{Source: "latest"})
-	require.ErrorContains(t, err, `"latest": must be "installed", "fetch" or the absolute path`)
+	require.ErrorContains(t, err, `"latest": it must be "installed", "fetch" or the absolute path`)
 }
 
 func TestSourceMayBeAFolder(t *testing.T) {

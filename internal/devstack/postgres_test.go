@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -64,56 +63,57 @@ func reachableDir(t *testing.T) string {
 	return dir
 }
 
-func TestPostgresIsDurableUnlessTold(t *testing.T) {
+func TestPostgresIsDurable(t *testing.T) {
 	t.Parallel()
-	durable := connect(t, start(t, PostgresOptions{}).URL())
+	conn := connect(t, start(t, PostgresOptions{}).URL())
 	for _, name := range []string{"fsync", "synchronous_commit", "full_page_writes"} {
-		require.Equal(t, "on", setting(t, durable, name), name)
+		require.Equal(t, "on", setting(t, conn, name), name)
 	}
-	unsafe := connect(t, start(t, PostgresOptions{UnsafeNoSync: true}).URL())
-	require.Equal(t, "off", setting(t, unsafe, "fsync"))
-	require.Equal(t, "on", setting(t, unsafe, "synchronous_commit"))
 }
 
-func TestPostgresListensOnLoopbackAndAsksForItsPassword(t *testing.T) {
+func TestPostgresForTests(t *testing.T) { //nolint:tparallel // the subtests share a connection
 	t.Parallel()
-	p := start(t, PostgresOptions{UnsafeNoSync: true})
+	p := start(t, PostgresOptions{UnsafeNoSync: true, Settings: map[string]string{"max_connections": "17"}})
 	conn := connect(t, p.URL())
-	require.Equal(t, "127.0.0.1", setting(t, conn, "listen_addresses"))
-	require.Empty(t, setting(t, conn, "unix_socket_directories"))
-	require.Equal(t, p.Version(), firstWord(setting(t, conn, "server_version")))
 
-	address, err := url.Parse(p.URL())
-	require.NoError(t, err)
-	require.Equal(t, "/duly", address.Path)
-	address.User = url.UserPassword(superuser, "a guess")
-	_, err = pgx.Connect(t.Context(), address.String())
-	var refused *pgconn.PgError
-	require.ErrorAs(t, err, &refused)
-	require.Equal(t, "28P01", refused.Code)
+	t.Run("syncs no files and is otherwise the same", func(t *testing.T) {
+		require.Equal(t, "off", setting(t, conn, "fsync"))
+		require.Equal(t, "on", setting(t, conn, "synchronous_commit"))
+	})
+	t.Run("takes settings", func(t *testing.T) {
+		require.Equal(t, "17", setting(t, conn, "max_connections"))
+	})
+	t.Run("says its version", func(t *testing.T) {
+		require.Equal(t, p.Version(), firstWord(setting(t, conn, "server_version")))
+	})
+	t.Run("listens on loopback only", func(t *testing.T) {
+		require.Equal(t, "127.0.0.1", setting(t, conn, "listen_addresses"))
+		require.Empty(t, setting(t, conn, "unix_socket_directories"))
+	})
+	t.Run("asks for its password", func(t *testing.T) {
+		address, err := url.Parse(p.URL())
+		require.NoError(t, err)
+		require.Equal(t, "/duly", address.Path)
+		address.User = url.UserPassword(superuser, "a guess")
+		_, err = pgx.Connect(t.Context(), address.String())
+		var refused *pgconn.PgError
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, "28P01", refused.Code)
+	})
+	t.Run("does not run as root", func(t *testing.T) {
+		info, err := os.Stat(filepath.Join(p.cluster(), "postmaster.pid"))
+		require.NoError(t, err)
+		uid, _ := ownerOf(info)
+		require.NotZero(t, uid)
+	})
+	t.Run("is out of reach of a Ctrl-C at the terminal", func(t *testing.T) {
+		require.NotEqual(t, processGroup(t, os.Getpid()), processGroup(t, p.process.command.Process.Pid))
+	})
 }
 
 func firstWord(text string) string {
 	word, _, _ := bytes.Cut([]byte(text), []byte(" "))
 	return string(word)
-}
-
-func TestPostgresSettingsCanBeReplaced(t *testing.T) {
-	t.Parallel()
-	p := start(t, PostgresOptions{UnsafeNoSync: true, Settings: map[string]string{"max_connections": "17"}})
-	require.Equal(t, "17", setting(t, connect(t, p.URL()), "max_connections"))
-}
-
-func TestPostgresDoesNotRunAsRoot(t *testing.T) {
-	t.Parallel()
-	p := start(t, PostgresOptions{UnsafeNoSync: true})
-	info, err := os.Stat(filepath.Join(p.cluster(), "PG_VERSION"))
-	require.NoError(t, err)
-	uid, _ := ownerOf(info)
-	require.NotZero(t, uid)
-	if os.Geteuid() != 0 {
-		require.EqualValues(t, os.Geteuid(), uid)
-	}
 }
 
 func TestPostgresKeepsItsDataAndPasswordInItsFolder(t *testing.T) {
@@ -197,26 +197,6 @@ func TestPostgresRefusesASecondServerOnItsPort(t *testing.T) {
 	require.ErrorContains(t, err, "port "+strconv.Itoa(port)+" of 127.0.0.1 is taken")
 }
 
-func TestPostgresServersStartAtTheSameTime(t *testing.T) {
-	t.Parallel()
-	var servers sync.WaitGroup
-	for range 3 {
-		servers.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), startLimit)
-			defer cancel()
-			p, err := StartPostgres(ctx, PostgresOptions{UnsafeNoSync: true})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			if err := p.Stop(ctx); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	servers.Wait()
-}
-
 func TestPostgresLogHoldsNoValues(t *testing.T) {
 	t.Parallel()
 	var log lockedBuffer
@@ -278,14 +258,6 @@ func TestPostgresFetchedRuns(t *testing.T) {
 	conn := connect(t, p.URL())
 	require.Equal(t, p.Version(), firstWord(setting(t, conn, "server_version")))
 	require.GreaterOrEqual(t, p.binaries.major, 18)
-}
-
-func TestPostgresIsInAProcessGroupOfItsOwn(t *testing.T) {
-	t.Parallel()
-	p := start(t, PostgresOptions{UnsafeNoSync: true})
-	group, err := syscall.Getpgid(p.process.command.Process.Pid)
-	require.NoError(t, err)
-	require.NotEqual(t, syscall.Getpgrp(), group, "a Ctrl-C at the terminal must not reach the server")
 }
 
 func TestFailedStartLeavesNothing(t *testing.T) {

@@ -65,20 +65,20 @@ func Main(m *testing.M, options ...goleak.Option) {
 }
 
 // New returns a pool on a new ledger, both gone when the test ends.
-func New(t testing.TB) *pgxpool.Pool {
-	t.Helper()
-	return Pool(t, URL(t))
+func New(tb testing.TB) *pgxpool.Pool {
+	tb.Helper()
+	return Pool(tb, URL(tb))
 }
 
 // Pool returns a pool on the ledger at the URL, closed when the test ends. A
 // test that keeps one of its connections fails.
-func Pool(t testing.TB, ledgerURL string) *pgxpool.Pool {
-	t.Helper()
+func Pool(tb testing.TB, ledgerURL string) *pgxpool.Pool {
+	tb.Helper()
 	pool, err := pgxpool.New(context.Background(), ledgerURL)
 	if err != nil {
-		t.Fatalf("ledgertest: %v", err)
+		tb.Fatalf("ledgertest: %v", err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		closed := make(chan struct{})
 		go func() {
 			pool.Close()
@@ -87,7 +87,7 @@ func Pool(t testing.TB, ledgerURL string) *pgxpool.Pool {
 		select {
 		case <-closed:
 		case <-time.After(stepLimit):
-			t.Errorf("ledgertest: %d connections were acquired and not released", pool.Stat().AcquiredConns())
+			tb.Errorf("ledgertest: %d connections were acquired and not released", pool.Stat().AcquiredConns())
 		}
 	})
 	return pool
@@ -95,22 +95,22 @@ func Pool(t testing.TB, ledgerURL string) *pgxpool.Pool {
 
 // URL returns the URL of a new ledger, which is gone when the test ends, for
 // tests that start programs or need settings of their own.
-func URL(t testing.TB) string {
-	t.Helper()
+func URL(tb testing.TB) string {
+	tb.Helper()
 	if !mainRuns.Load() {
-		t.Fatal("ledgertest: TestMain must call ledgertest.Main, which stops the server")
+		tb.Fatal("ledgertest: TestMain must call ledgertest.Main, which stops the server")
 	}
 	server, err := shared()
 	if err != nil {
-		t.Fatalf("ledgertest: %v", err)
+		tb.Fatalf("ledgertest: %v", err)
 	}
 	name, err := server.create()
 	if err != nil {
-		t.Fatalf("ledgertest: %v", err)
+		tb.Fatalf("ledgertest: %v", err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := server.drop(name); err != nil {
-			t.Errorf("ledgertest: %v", err)
+			tb.Errorf("ledgertest: %v", err)
 		}
 	})
 	return server.url(name)
@@ -118,8 +118,8 @@ func URL(t testing.TB) string {
 
 // OwnServer returns a server with a ledger that no other test uses, stopped when
 // the test ends, for tests that restart it or kill it.
-func OwnServer(t testing.TB) *devstack.Postgres {
-	t.Helper()
+func OwnServer(tb testing.TB) *devstack.Postgres {
+	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
 	source := os.Getenv(sourceVariable)
@@ -128,17 +128,17 @@ func OwnServer(t testing.TB) *devstack.Postgres {
 	}
 	server, err := devstack.StartPostgres(ctx, devstack.PostgresOptions{Source: source, UnsafeNoSync: true})
 	if err != nil {
-		t.Fatalf("ledgertest: %v", err)
+		tb.Fatalf("ledgertest: %v", err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), stepLimit)
 		defer cancel()
 		if err := server.Stop(ctx); err != nil {
-			t.Errorf("ledgertest: %v", err)
+			tb.Errorf("ledgertest: %v", err)
 		}
 	})
 	if err := ledger.MigrateUp(ctx, server.URL()); err != nil {
-		t.Fatalf("ledgertest: %v", err)
+		tb.Fatalf("ledgertest: %v", err)
 	}
 	return server
 }

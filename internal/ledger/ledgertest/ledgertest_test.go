@@ -2,6 +2,8 @@ package ledgertest_test
 
 import (
 	"context"
+	"os"
+	"os/exec"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -13,6 +15,21 @@ import (
 )
 
 func TestMain(m *testing.M) { ledgertest.Main(m) }
+
+// leakVariable makes TestLeak leave a goroutine behind.
+const leakVariable = "DULY_TEST_LEDGERTEST_LEAK"
+
+// rerun runs one test of this program in a process of its own, with one
+// variable in its environment, and returns what it printed.
+func rerun(t *testing.T, test, variable string) (string, error) {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	command := exec.Command(self, "-test.run=^"+test+"$")
+	command.Env = append(os.Environ(), variable)
+	output, err := command.CombinedOutput()
+	return string(output), err
+}
 
 func connect(t *testing.T, address string) *pgx.Conn {
 	t.Helper()
@@ -46,7 +63,7 @@ func TestTestsDoNotSeeEachOther(t *testing.T) {
 	}
 }
 
-func TestLedgerIsGoneAfterItsTest(t *testing.T) {
+func TestLedgerIsGoneAfterItsTest(t *testing.T) { //nolint:tparallel // the subtest ends before what is asserted
 	t.Parallel()
 	var name string
 	var leftOpen *pgx.Conn
@@ -74,4 +91,31 @@ func TestOwnServerHasALedgerAndCanBeKilled(t *testing.T) {
 	var n int
 	require.NoError(t, connect(t, server.URL()).QueryRow(t.Context(), "select n from kept").Scan(&n))
 	require.Equal(t, 42, n)
+}
+
+func TestServerThatRunsAlreadyIsUsedAndLeftAsItWas(t *testing.T) {
+	t.Parallel()
+	server := ledgertest.OwnServer(t)
+	output, err := rerun(t, "TestNewLedgerHasTheSchemaOfTheProgram", "DULY_TEST_POSTGRES="+server.URL())
+	require.NoError(t, err, output)
+
+	var left int
+	err = connect(t, server.URL()).QueryRow(t.Context(), "select count(*) from pg_database where datname like 'duly_test_%'").Scan(&left)
+	require.NoError(t, err)
+	require.Zero(t, left)
+}
+
+func TestLeak(*testing.T) {
+	if os.Getenv(leakVariable) != "" {
+		go func() { select {} }()
+	}
+}
+
+func TestMainFailsWhenAGoroutineIsLeft(t *testing.T) {
+	t.Parallel()
+	output, err := rerun(t, "TestLeak", leakVariable+"=")
+	require.NoError(t, err, output)
+	output, err = rerun(t, "TestLeak", leakVariable+"=1")
+	require.Error(t, err)
+	require.Contains(t, output, "goroutines are left after the tests")
 }
