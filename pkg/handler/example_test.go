@@ -1,0 +1,73 @@
+package handler_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"duly.dev/duly/pkg/handler"
+	"duly.dev/duly/pkg/job"
+)
+
+// A handler says how certain its end is: nil, it happened; NotDone, RetryAfter and
+// Permanent, it did not; any other error, it may have.
+func ExampleHandler() {
+	send := handler.Func(func(ctx context.Context, j handler.Job) error {
+		var p struct {
+			Text string `json:"text"`
+		}
+		if err := json.Unmarshal(j.Payload, &p); err != nil {
+			return handler.Permanent(errors.New("the payload has no text"), job.CodePayloadInvalid)
+		}
+		id, status, err := callProvider(ctx, j.EffectKey, j.Destination, p.Text)
+		switch {
+		case err != nil:
+			return err // it may have happened: nobody knows
+		case status == http.StatusTooManyRequests:
+			return handler.RetryAfter(errors.New("the provider is busy"), time.Minute)
+		case status >= 400:
+			return handler.NotDone(fmt.Errorf("the provider answered %d", status))
+		}
+		handler.Receipt(ctx, id)
+		return nil
+	})
+
+	ctx, receipt := handler.WithReceipt(context.Background())
+	err := send.Handle(ctx, handler.Job{Kind: "greeting", Key: "customer-1842", Destination: "+33612345678", Payload: []byte(`{"text":"Bonjour"}`)})
+	fmt.Println(err, receipt().ID)
+
+	err = send.Handle(ctx, handler.Job{Kind: "greeting", Key: "customer-1843", Payload: []byte(`[]`)})
+	r := handler.Verdict(err)
+	fmt.Println(r.Outcome, r.Class, r.Code)
+	// Output:
+	// <nil> msg-1
+	// failed permanent PAYLOAD_INVALID
+}
+
+// callProvider stands for the client of a messaging service.
+func callProvider(_ context.Context, _, _, _ string) (id string, status int, err error) {
+	return "msg-1", http.StatusAccepted, nil
+}
+
+// A verdict is found through wrapping, so that a helper deep inside may give it.
+func ExampleNotDone() {
+	connect := handler.NotDone(errors.New("connection refused"), job.CodeUnreachable)
+	r := handler.Verdict(fmt.Errorf("sending the greeting: %w", connect))
+	fmt.Println(r.Outcome, r.Class, r.Code, r.Detail)
+
+	r = handler.Verdict(errors.New("the connection broke while waiting for the answer"))
+	fmt.Println(r.Outcome, r.Code)
+	// Output:
+	// failed transient UNREACHABLE sending the greeting: connection refused
+	// unknown HANDLER_ERROR
+}
+
+// RetryAfter passes on how long the receiver asked to be left alone.
+func ExampleRetryAfter() {
+	r := handler.Verdict(handler.RetryAfter(errors.New("quota used up"), 90*time.Second))
+	fmt.Println(r.Outcome, r.Code, r.RetryAfter)
+	// Output: failed THROTTLED 1m30s
+}
