@@ -145,5 +145,5 @@ func answer(w http.ResponseWriter, code int, body any) {
 	w.WriteHeader(code)
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
-	_ = encoder.Encode(body) // the client has gone
+	_ = encoder.Encode(body) //nolint:errchkjson // the client has gone; what is answered can be encoded
 }

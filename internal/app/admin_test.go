@@ -103,7 +103,7 @@ func TestReadinessIsTheLastSuccessOfEveryLoop(t *testing.T) {
 		require.False(t, ready.Status().Ready, "one loop has not succeeded yet")
 		relay()
 		require.True(t, ready.Status().Ready)
-		time.Sleep(11 * time.Second)
+		<-time.After(11 * time.Second)
 		status := ready.Status()
 		require.False(t, status.Ready)
 		require.Equal(t, "claim last succeeded 11s ago; its bound is 10s", status.Loops[0].Why)

@@ -151,7 +151,7 @@ func (c *checker) kind(name string, f *kindFile) Kind {
 			Name: name, Lane: f.Lane, Channel: f.Channel, Policy: policy,
 			Promises: f.promises(policy.Limit), Codes: f.Codes, RedriveBy: f.RedriveBy,
 		},
-		HTTP: f.HTTP,
+		HTTP: f.HTTP, SMTP: f.SMTP,
 	}
 	if k.Lane == "" {
 		k.Lane = DefaultLane
@@ -232,7 +232,7 @@ func (c *checker) channel(at string, k *Kind) {
 	sections := []struct {
 		channel string
 		given   bool
-	}{{ChannelHTTP, k.HTTP != nil}}
+	}{{ChannelHTTP, k.HTTP != nil}, {ChannelSMTP, k.SMTP != nil}}
 	for _, s := range sections {
 		if s.given && s.channel != k.Channel {
 			c.refuse(at+"."+s.channel, "the kind's channel is %q; a kind has exactly one channel, two channels are two kinds", k.Channel)
@@ -245,6 +245,14 @@ func (c *checker) channel(at string, k *Kind) {
 		}
 		c.section(at+".http", k.HTTP.Validate())
 	case ChannelSMTP:
+		if k.SMTP == nil {
+			c.refuse(at+".smtp", "a kind with channel smtp must say here which server takes its mail, and what the mail says")
+			return
+		}
+		c.section(at+".smtp", k.SMTP.Validate())
+		if k.Promises.Window > 0 {
+			c.warn("kind %s promises a window, but mail servers do not dedupe: unless this one does, a mail whose outcome is unknown is sent twice; remove %s.promises.window", k.Name, at)
+		}
 	case ChannelGo:
 	case "":
 		c.refuse(at+".channel", "it must be given: http, smtp or go")

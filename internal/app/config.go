@@ -8,6 +8,7 @@ import (
 
 	"duly.dev/duly/internal/app/strictyaml"
 	"duly.dev/duly/internal/channel/httpchan"
+	"duly.dev/duly/internal/channel/smtpchan"
 	"duly.dev/duly/internal/machine"
 )
 
@@ -51,8 +52,9 @@ type Lane struct {
 // Kind is a kind with what its channel is configured with.
 type Kind struct {
 	machine.Kind
-	// HTTP is set where the channel is http.
+	// HTTP is set where the channel is http, SMTP where it is smtp.
 	HTTP *httpchan.Config
+	SMTP *smtpchan.Config
 }
 
 // LoadConfig reads and checks a configuration. The error joins every problem that

@@ -5,6 +5,7 @@ import (
 
 	"duly.dev/duly/internal/app/strictyaml"
 	"duly.dev/duly/internal/channel/httpchan"
+	"duly.dev/duly/internal/channel/smtpchan"
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/job"
 )
@@ -39,6 +40,7 @@ type kindFile struct {
 	Codes           []job.Code       `yaml:"codes"`
 	RedriveBy       machine.Role     `yaml:"redrive_by"`
 	HTTP            *httpchan.Config `yaml:"http"`
+	SMTP            *smtpchan.Config `yaml:"smtp"`
 }
 
 type promisesFile struct {
@@ -84,7 +86,7 @@ func defaultFile() configFile {
 }
 
 // set replaces a default where the file says something.
-func set[T any](target *T, given *T) {
+func set[T any](target, given *T) {
 	if given != nil {
 		*target = *given
 	}

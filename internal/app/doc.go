@@ -9,6 +9,6 @@
 //     installation share (config.go, kinds.go, check.go);
 //   - Retry waits for what a process needs at its start (retry.go).
 //
-// A process is a value: nothing here keeps global state or ends the process, Main
-// apart, so every program can run inside a test.
+// A process is a value: nothing here keeps global state or ends the process (Main's
+// second signal apart), so every program can run inside a test.
 package app

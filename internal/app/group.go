@@ -54,7 +54,7 @@ func (g *Group) Run(ctx context.Context) error {
 	for range g.loops {
 		err := <-ended
 		if err != nil {
-			g.log.Error("a loop failed; the process stops", "error", err)
+			g.log.ErrorContext(ctx, "a loop failed; the process stops", "error", err)
 		}
 		errs = append(errs, err)
 	}

@@ -42,14 +42,12 @@ type Program struct {
 	Options []kong.Option
 }
 
-// Main runs the program with the arguments, signals and streams of this process and
-// ends it. It is the whole of a main function.
-func Main(p Program) {
-	os.Exit(func() int {
-		ctx, stop := Signals(context.Background(), os.Exit)
-		defer stop()
-		return Exec(ctx, p, os.Args[1:], os.Stdout, os.Stderr)
-	}())
+// Main runs the program with the arguments, signals and streams of this process, and
+// returns its exit code: `func main() { os.Exit(app.Main(program)) }`.
+func Main(p Program) int {
+	ctx, stop := Signals(context.Background(), os.Exit)
+	defer stop()
+	return Exec(ctx, p, os.Args[1:], os.Stdout, os.Stderr)
 }
 
 // Exec runs a program from its arguments to its exit code: 0 when it did what was

@@ -107,9 +107,9 @@ func TestHelpNamesFlagsAndVariables(t *testing.T) {
 
 func TestTheLoggerIsMadeAsTheSettingsSay(t *testing.T) {
 	t.Parallel()
-	speak := func(_ context.Context, p *Process) error {
-		p.Log.Debug("quiet")
-		Component(p.Log, "relay").Info("loud")
+	speak := func(ctx context.Context, p *Process) error {
+		p.Log.DebugContext(ctx, "quiet")
+		Component(p.Log, "relay").InfoContext(ctx, "loud")
 		return nil
 	}
 	code, _, stderr := exec(t.Context(), speak, "do", "--log-format=json", "--log-level=info")

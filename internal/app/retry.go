@@ -46,13 +46,13 @@ func Retry(ctx context.Context, log *slog.Logger, what string, try func(ctx cont
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(firstWait),
 		backoff.WithMaxInterval(longestWait), backoff.WithMaxElapsedTime(0))
 	err := backoff.RetryNotify(attempt, backoff.WithContext(wait, ctx), func(err error, next time.Duration) {
-		log.Warn("cannot reach "+what+", trying again", "error", err, "try", tries, "next_in", next.Round(time.Millisecond))
+		log.WarnContext(ctx, "cannot be reached, trying again", "what", what, "error", err, "try", tries, "next_in", next.Round(time.Millisecond))
 	})
 	var permanent *backoff.PermanentError
 	switch {
 	case err == nil:
 		if tries > 1 {
-			log.Info("reached "+what, "tries", tries, "took", time.Since(began).Round(time.Millisecond))
+			log.InfoContext(ctx, "reached", "what", what, "tries", tries, "took", time.Since(began).Round(time.Millisecond))
 		}
 		return nil
 	case errors.As(last, &permanent):

@@ -25,8 +25,8 @@ func TestRetryGoesOnUntilItSucceedsAndSaysSo(t *testing.T) {
 		})
 		require.NoError(t, err)
 		require.Equal(t, 20, tries)
-		require.Contains(t, log.String(), `msg="cannot reach the ledger at db:5432/duly, trying again" error="connection refused" try=1 next_in=`)
-		require.Contains(t, log.String(), `msg="reached the ledger at db:5432/duly" tries=20`)
+		require.Contains(t, log.String(), `msg="cannot be reached, trying again" what="the ledger at db:5432/duly" error="connection refused" try=1 next_in=`)
+		require.Contains(t, log.String(), `msg=reached what="the ledger at db:5432/duly" tries=20`)
 	})
 }
 

@@ -48,7 +48,7 @@ func Serve(ctx context.Context, p *Process, admin AdminSettings, setup func(cont
 	if err := setup(ctx, s); err != nil {
 		return err
 	}
-	p.Log.Info("running", "version", p.Version, "admin", s.Admin.Addr())
+	p.Log.InfoContext(ctx, "running", "version", p.Version, "admin", s.Admin.Addr())
 	return s.run(ctx)
 }
 
@@ -74,13 +74,13 @@ func (s *Service) start(ctx context.Context, o AdminSettings) error {
 // run runs the loops; once ctx ends the service is not ready any more.
 func (s *Service) run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() {
-		s.Log.Info("stopping", "why", context.Cause(ctx))
+		s.Log.InfoContext(ctx, "stopping", "why", context.Cause(ctx))
 		s.Readiness.Stopping()
 	})
 	defer stop()
 	err := s.Group.Run(ctx)
 	if err == nil {
-		s.Log.Info("stopped")
+		s.Log.InfoContext(ctx, "stopped")
 	}
 	return err
 }

@@ -65,7 +65,7 @@ func TestAServiceThatCannotStartUndoesWhatItHas(t *testing.T) {
 	require.Equal(t, ExitUsage, ExitCode(err))
 }
 
-func TestSpansLeaveOnlyWhereTheEnvironmentAsks(t *testing.T) { //nolint:paralleltest // it sets environment variables
+func TestSpansLeaveOnlyWhereTheEnvironmentAsks(t *testing.T) {
 	var received atomic.Int32
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/traces" {
@@ -94,7 +94,7 @@ func TestSpansLeaveOnlyWhereTheEnvironmentAsks(t *testing.T) { //nolint:parallel
 	require.IsType(t, noop.TracerProvider{}, provider)
 }
 
-func TestTheVersionIsTheRevisionUnlessTheEnvironmentNamesOne(t *testing.T) { //nolint:paralleltest // it sets environment variables
+func TestTheVersionIsTheRevisionUnlessTheEnvironmentNamesOne(t *testing.T) {
 	settings := func(modified string) []debug.BuildSetting {
 		return []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef0123"}, {Key: "vcs.modified", Value: modified}}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
@@ -61,10 +62,10 @@ func (s *Stack) Stop(ctx context.Context) error {
 		s.mu.Unlock()
 
 		var errs []error
-		for i := len(all) - 1; i >= 0; i-- {
+		for _, t := range slices.Backward(all) {
 			began := time.Now()
-			err := all[i].run(context.WithoutCancel(ctx))
-			s.log.Debug("stopped", "name", all[i].name, "took", time.Since(began))
+			err := t.run(context.WithoutCancel(ctx))
+			s.log.DebugContext(ctx, "stopped", "name", t.name, "took", time.Since(began))
 			errs = append(errs, err)
 		}
 		s.err = errors.Join(errs...)

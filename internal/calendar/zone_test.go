@@ -3,10 +3,9 @@ package calendar
 import (
 	"testing"
 	"time"
+	_ "time/tzdata" // for machines without zone data of their own
 
 	"github.com/stretchr/testify/require"
-
-	_ "time/tzdata" // for machines without zone data of their own
 )
 
 func TestOldNamesLeadToTheNameOfToday(t *testing.T) {

@@ -1,7 +1,6 @@
 package strictyaml
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -122,7 +121,7 @@ Not: x
 		`f.yaml:19: Not: there is no such key; known here: codes, count, extra, inlined, kinds, limit, name, on, share, size, words`,
 	}, problems(err))
 	var p *Problem
-	require.True(t, errors.As(err, &p))
+	require.ErrorAs(t, err, &p)
 }
 
 func TestAnchorsAliasesAndMergeKeysWork(t *testing.T) {
@@ -187,7 +186,7 @@ func FuzzDecodeNeverPanics(f *testing.F) {
 	for _, seed := range []string{"", "a: 1", "kinds: {a: {limit: 1s}}", "extra: &a {<<: *a}", "? a\n: b", "- 1", "&a *a", "name: |\n  x", "a: {b: [c, *d]}", "<<: x", "kinds: {? [a]: b}"} {
 		f.Add(seed)
 	}
-	f.Fuzz(func(t *testing.T, text string) {
+	f.Fuzz(func(_ *testing.T, text string) {
 		d, err := Parse("f.yaml", []byte(text))
 		if err != nil {
 			return

@@ -21,7 +21,7 @@ func ParseDuration(text string) (time.Duration, error) {
 		if err != nil {
 			return 0, errors.New(durationRule)
 		}
-		v, rest = time.Duration(days)*24*time.Hour, orZero(after) //nolint:gosec // 16 bits
+		v, rest = time.Duration(days)*24*time.Hour, orZero(after)
 	}
 	if strings.HasPrefix(rest, "-") || strings.HasPrefix(rest, "+") || rest == "0" {
 		return 0, errors.New(durationRule)
