@@ -108,19 +108,14 @@ func TestASlowReceiverIsUnknownAtTheLimit(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	defer close(release)
-	acted := make(chan struct{}, 1)
+	ctx := newLimit(t)
 	address := raw(t, func(_ net.Conn, r *bufio.Reader) {
 		if readRequest(r) {
-			acted <- struct{}{}
+			ctx.end()
 			<-release
 		}
 	})
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	limited, cancelLimit := context.WithTimeout(ctx, 300*time.Millisecond)
-	defer cancelLimit()
-	r := newChannel(t, local(), 0).Deliver(limited, effect("http://"+address, new(begun)))
-	<-acted
+	r := newChannel(t, local(), 0).Deliver(ctx, effect("http://"+address, new(begun)))
 	require.Equal(t, job.OutcomeUnknown, r.Outcome)
 	require.Equal(t, job.CodeTimeout, r.Code)
 }
@@ -129,14 +124,14 @@ func TestALimitThatEndsInTheMiddleOfTheUploadIsUnknown(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	defer close(release)
+	ctx := newLimit(t)
 	address := raw(t, func(_ net.Conn, r *bufio.Reader) {
 		_, _ = r.ReadByte()
+		ctx.end()
 		<-release
 	})
 	e := effect("http://"+address, new(begun))
 	e.Payload = append(append([]byte(`"`), bytes.Repeat([]byte("a"), 32<<20)...), '"')
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
 	r := newChannel(t, local(), 0).Deliver(ctx, e)
 	require.Equal(t, job.OutcomeUnknown, r.Outcome)
 	require.Equal(t, job.CodeTimeout, r.Code)
@@ -250,15 +245,34 @@ func TestAResponseThatNeverEndsIsADeliveryAtTheLimit(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	defer close(release)
+	ctx := newLimit(t)
+	// More than any buffer between the two holds: it has been read when it is written.
+	const much = 32 << 20
 	address := raw(t, func(c net.Conn, r *bufio.Reader) {
 		readRequest(r)
-		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nok")
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n")
+		_, _ = c.Write(make([]byte, much))
+		ctx.end()
 		<-release
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	r := newChannel(t, local(), 0).Deliver(ctx, effect("http://"+address, new(begun)))
+	cfg := local()
+	cfg.MaxResponse = 2 * much
+	r := newChannel(t, cfg, 0).Deliver(ctx, effect("http://"+address, new(begun)))
 	require.Equal(t, job.OutcomeDelivered, r.Outcome, r.Detail)
+}
+
+func TestWithoutAWindowAnUnusedConnectionIsClosedSoon(t *testing.T) {
+	t.Parallel()
+	gone := make(chan error, 1)
+	address := raw(t, func(c net.Conn, r *bufio.Reader) {
+		readRequest(r)
+		_, _ = io.WriteString(c, okAnswer)
+		_, err := r.ReadByte()
+		gone <- err
+	})
+	r := deliver(t, newChannel(t, local(), 0), effect("http://"+address, new(begun)))
+	require.Equal(t, job.OutcomeDelivered, r.Outcome)
+	require.ErrorIs(t, <-gone, io.EOF, "the channel is not closed yet; it hung up by itself")
 }
 
 func TestAnAnswerThatIsNotHTTPIsUnknown(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -111,3 +112,25 @@ func readRequest(r *bufio.Reader) bool {
 }
 
 const okAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+// limit is a context that ends like one whose time is over, when a test says so.
+type limit struct {
+	context.Context
+	over chan struct{}
+	once sync.Once
+}
+
+func newLimit(t *testing.T) *limit { return &limit{Context: t.Context(), over: make(chan struct{})} }
+
+func (l *limit) end() { l.once.Do(func() { close(l.over) }) }
+
+func (l *limit) Done() <-chan struct{} { return l.over }
+
+func (l *limit) Err() error {
+	select {
+	case <-l.over:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}

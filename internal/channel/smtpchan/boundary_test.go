@@ -102,11 +102,15 @@ func TestAFinalDotWithoutAReplyIsUnknown(t *testing.T) {
 
 func TestALimitThatEndsAfterTheFinalDotIsUnknown(t *testing.T) {
 	t.Parallel()
-	s := &script{at: on("dot", silent)}
-	c := newChannel(t, config(s.start(t)))
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	require.Equal(t, unknown(job.CodeTimeout), verdict(c.Deliver(ctx, effect(new(begun)))))
+	ctx := newLimit(t)
+	s := &script{at: func(command string, _ int) string {
+		if command == "dot" {
+			ctx.end()
+			return silent
+		}
+		return ""
+	}}
+	require.Equal(t, unknown(job.CodeTimeout), verdict(newChannel(t, config(s.start(t))).Deliver(ctx, effect(new(begun)))))
 }
 
 func TestAnAttemptThatIsStoppedAfterTheFinalDotIsUnknown(t *testing.T) {
@@ -164,13 +168,19 @@ func TestAMailThatStopsHalfWayDidNotHappen(t *testing.T) {
 			over := make(chan struct{})
 			address, sawDot := halfReader(t, then, over)
 			cfg := config(address)
-			cfg.Text = "{{.Payload.name}}"
+			cfg.Text = strings.Repeat(strings.Repeat("a", 70)+"\n", 9<<20/71)
+			c := newChannel(t, cfg)
+			ctx, cancel := context.WithTimeout(t.Context(), generous)
+			defer cancel()
 			var n begun
 			e := effect(&n)
-			e.Payload = []byte(`{"plan": "Pro", "name": "` + strings.Repeat("a", 9<<20) + `"}`)
-			c := newChannel(t, cfg)
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-			defer cancel()
+			e.Begin = func() error {
+				n.Add(1)
+				if name == "reads no more" {
+					time.AfterFunc(200*time.Millisecond, cancel)
+				}
+				return nil
+			}
 			r := c.Deliver(ctx, e)
 			close(over)
 			require.Equal(t, failed(job.ClassTransient, job.CodeUnreachable), verdict(r), r.Detail)

@@ -101,7 +101,7 @@ func (c *Channel) Deliver(ctx context.Context, e channel.Effect) job.Result {
 		return job.NotDone(job.ClassPermanent, job.CodePayloadInvalid, err.Error())
 	}
 	if err := c.pool.enter(ctx); err != nil {
-		return job.NotBegun("all sessions to the mail server were in use")
+		return job.NotBegun("no session to the mail server was free within the limit")
 	}
 	defer c.pool.leave()
 	return c.send(ctx, m, e.Begin)

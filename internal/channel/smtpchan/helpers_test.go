@@ -257,3 +257,25 @@ func authority(t testing.TB) (*httptest.Server, string) {
 	require.NoError(t, os.WriteFile(path, block, 0o600))
 	return s, path
 }
+
+// limit is a context that ends like one whose time is over, when a test says so.
+type limit struct {
+	context.Context
+	over chan struct{}
+	once sync.Once
+}
+
+func newLimit(t *testing.T) *limit { return &limit{Context: t.Context(), over: make(chan struct{})} }
+
+func (l *limit) end() { l.once.Do(func() { close(l.over) }) }
+
+func (l *limit) Done() <-chan struct{} { return l.over }
+
+func (l *limit) Err() error {
+	select {
+	case <-l.over:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
