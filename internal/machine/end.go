@@ -63,6 +63,7 @@ func (t *transition) mayBeDone() {
 	if t.ev.Name == LeaseEnded {
 		t.row.LastCode = job.CodeLeaseEnded
 		t.ev.Result = job.MayBeDone(job.CodeLeaseEnded, t.ev.Detail)
+		t.ev.Worker = t.row.Worker
 	}
 	if t.row.DoubtSince.IsZero() {
 		t.row.DoubtSince = t.row.LeasedAt

@@ -1,0 +1,139 @@
+package memledger
+
+import (
+	"slices"
+	"time"
+
+	"duly.dev/duly/internal/machine"
+	"duly.dev/duly/pkg/job"
+)
+
+// Event is one record of what happened.
+type Event struct {
+	ID         int64
+	At         time.Time
+	Job        int64
+	Generation int32
+	machine.Record
+	// Version is the worker's, Classifier that of the rules, Policy the kind's hash.
+	Version, Classifier, Policy string
+}
+
+// target is an event for one generation.
+type target struct {
+	job        int64
+	generation int32
+	event      machine.Event
+	// kind is the policy that the event's author decided under; nil: the one in force.
+	kind                *machine.Kind
+	version, classifier string
+}
+
+// decided is what became of a target. found is false where there is no such row.
+type decided struct {
+	found  bool
+	row    machine.Row
+	change machine.Change
+}
+
+func (d decided) applied() bool { return d.found && d.change.Refused == machine.Applied }
+
+// decide asks the machine about every target in turn and stores what it says; what
+// is to be announced is announced together.
+func (l *Ledger) decide(now time.Time, targets ...target) []decided {
+	all := make([]decided, len(targets))
+	var announced []announcement
+	for i, t := range targets {
+		e, g := l.find(t.job, t.generation)
+		if g == nil {
+			continue
+		}
+		before := l.row(e, g)
+		if t.kind != nil {
+			before.Kind = *t.kind
+		}
+		row, change := machine.Next(before, t.event, now)
+		all[i] = decided{true, row, change}
+		if change.Refused != machine.Applied {
+			continue
+		}
+		l.store(g, row, change)
+		l.record(now, row, change.Record, t)
+		for _, em := range change.Emissions {
+			announced = append(announced, announcement{row, em, e.spec.TraceParent})
+		}
+	}
+	l.announce(announced)
+	return all
+}
+
+// store keeps a decided row, and the receipt of the success that decided it.
+func (l *Ledger) store(g *generation, row machine.Row, change machine.Change) {
+	if c := change.Record; c != nil && c.To == job.Delivered && c.From != job.Delivered {
+		g.receipt = c.Receipt
+	}
+	if row.State == job.Leased && g.row.State != job.Leased && row.Attempt == 1 {
+		g.first = row.LeasedAt
+	}
+	row.Kind = machine.Kind{}
+	g.row = row
+}
+
+// record appends an event. Evidence is kept once: reports come again when a reply
+// was lost.
+func (l *Ledger) record(now time.Time, row machine.Row, r *machine.Record, t target) {
+	if r == nil {
+		return
+	}
+	same := func(e Event) bool {
+		return e.Job == row.Job && e.Generation == row.Generation && e.Fence == r.Fence && e.Name == r.Name
+	}
+	if r.Late && r.From == r.To && slices.ContainsFunc(l.events, same) {
+		return
+	}
+	l.eventID++
+	l.events = append(l.events, Event{
+		ID: l.eventID, At: now, Job: row.Job, Generation: row.Generation, Record: *r,
+		Version: t.version, Classifier: t.classifier, Policy: row.Kind.Hash(),
+	})
+}
+
+// announcement is an emission of a row.
+type announcement struct {
+	row machine.Row
+	machine.Emission
+	trace string
+}
+
+// announce writes the outbox rows of one transaction: one a kind for what may go
+// now, one each for what is delayed and for notices.
+func (l *Ledger) announce(all []announcement) {
+	together := make(map[string]*outboxRow)
+	for _, a := range all {
+		ref := job.Ref{Job: a.row.Job, Generation: a.row.Generation, Emission: a.Number}
+		name := a.row.Kind.Lane
+		if a.Dead {
+			name = machine.DeadTopic
+		}
+		if !a.Dead && a.At.IsZero() {
+			if o := together[a.row.Kind.Name]; o != nil {
+				o.Refs = append(o.Refs, ref)
+				continue
+			}
+		}
+		o := l.emit(name, machine.OutboxRow{Kind: a.row.Kind.Name, Refs: []job.Ref{ref}, At: a.At, TraceParent: a.trace})
+		if !a.Dead && a.At.IsZero() {
+			together[a.row.Kind.Name] = o
+		}
+	}
+}
+
+// emit appends a row to the outbox of the topic.
+func (l *Ledger) emit(name string, row machine.OutboxRow) *outboxRow {
+	l.outboxID++
+	row.ID = l.outboxID
+	o := &outboxRow{row}
+	t := l.topic(name)
+	t.rows = append(t.rows, o)
+	return o
+}

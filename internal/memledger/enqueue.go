@@ -1,0 +1,117 @@
+package memledger
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"duly.dev/duly/internal/machine"
+	"duly.dev/duly/pkg/job"
+)
+
+// Enqueued is what became of one request.
+type Enqueued struct {
+	// Job is the job's id: the new one, or the one that has the key already.
+	Job int64
+	// Created is false where the same request had been accepted before.
+	Created bool
+	// Replaced: the job has the request's body from now on.
+	Replaced bool
+	// Refused is why nothing was accepted; nil otherwise.
+	Refused error
+}
+
+// Enqueue accepts requests in one transaction and returns one Enqueued a request.
+// Requests must have passed job.Spec.Validate. The same body is the same request,
+// another one is a conflict.
+func (l *Ledger) Enqueue(ctx context.Context, specs []job.Spec) ([]Enqueued, error) {
+	return l.enqueue(ctx, specs, false)
+}
+
+// Replace is Enqueue, but another body takes the place of the job's as long as no
+// attempt has begun.
+func (l *Ledger) Replace(ctx context.Context, specs []job.Spec) ([]Enqueued, error) {
+	return l.enqueue(ctx, specs, true)
+}
+
+func (l *Ledger) enqueue(ctx context.Context, specs []job.Spec, replace bool) ([]Enqueued, error) {
+	all := make([]Enqueued, len(specs))
+	err := l.write(ctx, "Enqueue", func(now time.Time) error {
+		var announced []announcement
+		for i, s := range specs {
+			var more []announcement
+			all[i], more = l.accept(s, replace, now)
+			announced = append(announced, more...)
+		}
+		l.announce(announced)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+func (l *Ledger) accept(s job.Spec, replace bool, now time.Time) (Enqueued, []announcement) {
+	hash := job.KeyHash(s.Kind, s.Key)
+	taken := l.keys[hash]
+	if refusal := l.known(s.Kind); refusal != nil {
+		return Enqueued{Refused: refusal}, nil
+	}
+	if !s.Deadline.IsZero() && !s.Deadline.After(now) && (taken == nil || replace) {
+		return Enqueued{Refused: job.Refuse("deadline", s.Deadline.UTC().Format(time.RFC3339), job.RuleDeadlinePast, "")}, nil
+	}
+	switch {
+	case taken == nil:
+		l.jobID++
+		l.keys[hash] = &key{s.BodyHash(), l.jobID}
+		return Enqueued{Job: l.jobID, Created: true}, l.begin(l.jobID, s, now)
+	case taken.body == s.BodyHash():
+		return Enqueued{Job: taken.job}, nil
+	case replace:
+		return l.replace(taken, s, now)
+	}
+	return Enqueued{Job: taken.job, Refused: job.Refuse("key", s.Key, job.RuleConflict, "")}, nil
+}
+
+func (l *Ledger) begin(id int64, s job.Spec, now time.Time) []announcement {
+	s.Payload = bytes.Clone(s.Payload)
+	row, emissions := machine.Begin(l.kinds[s.Kind], s.Due, s.Deadline, now)
+	row.Job = id
+	e := &entry{spec: s}
+	l.jobs[id] = e
+	l.order = append(l.order, id)
+	e.generations = append(e.generations, newGeneration(s, row))
+	return announcements(row, emissions, s.TraceParent)
+}
+
+func newGeneration(s job.Spec, row machine.Row) *generation {
+	row.Kind = machine.Kind{}
+	return &generation{
+		row: row, destination: s.Destination, payload: s.Payload,
+		deadlineZone: s.DeadlineZone, deadlineLocal: s.DeadlineLocal,
+	}
+}
+
+func announcements(row machine.Row, emissions []machine.Emission, trace string) []announcement {
+	all := make([]announcement, len(emissions))
+	for i, em := range emissions {
+		all[i] = announcement{row, em, trace}
+	}
+	return all
+}
+
+func (l *Ledger) replace(taken *key, s job.Spec, now time.Time) (Enqueued, []announcement) {
+	e := l.jobs[taken.job]
+	g := e.current()
+	row, change := machine.Replace(l.row(e, g), s.Due, s.Deadline, now)
+	if change.Refused != machine.Applied {
+		return Enqueued{Job: taken.job, Refused: job.Refuse("key", s.Key, job.RuleConflict, "an attempt has begun")}, nil
+	}
+	taken.body = s.BodyHash()
+	s.Payload = bytes.Clone(s.Payload)
+	e.spec = s
+	*g = *newGeneration(s, row)
+	l.record(now, row, change.Record, target{})
+	return Enqueued{Job: taken.job, Replaced: true}, announcements(row, change.Emissions, s.TraceParent)
+}
