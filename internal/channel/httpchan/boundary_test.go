@@ -65,43 +65,82 @@ func TestAReceiverThatActsAndResetsIsUnknown(t *testing.T) {
 	require.EqualValues(t, 1, effects.Load())
 }
 
-func TestAConnectionThatIsFoundDeadBeforeItsFirstByteIsReplacedOnce(t *testing.T) {
-	t.Parallel()
-	var connections, effects atomic.Int32
-	die, dead := make(chan struct{}), make(chan struct{})
-	address := raw(t, func(c net.Conn, r *bufio.Reader) {
-		first := connections.Add(1) == 1
+// dying is a receiver that resets its first connection, which served one request
+// before, when it is told to; later ones live.
+type dying struct {
+	address              string
+	connections, effects atomic.Int32
+	die, dead            chan struct{}
+}
+
+func newDying(t *testing.T) *dying {
+	t.Helper()
+	d := &dying{die: make(chan struct{}), dead: make(chan struct{})}
+	d.address = raw(t, func(c net.Conn, r *bufio.Reader) {
+		first := d.connections.Add(1) == 1
 		for readRequest(r) {
-			effects.Add(1)
+			d.effects.Add(1)
 			_, _ = io.WriteString(c, okAnswer)
 			if first {
-				<-die
+				<-d.die
 				_ = c.(*net.TCPConn).SetLinger(0)
 				_ = c.Close()
-				close(dead)
+				close(d.dead)
 				return
 			}
 		}
 	})
-	c := newChannel(t, local(), time.Hour)
-	require.Equal(t, job.OutcomeDelivered, deliver(t, c, effect("http://"+address, new(begun))).Outcome)
+	return d
+}
 
-	// The receiver resets the connection after it was chosen and before its first
-	// byte, so nothing can be written to it.
+// kill makes sure that nothing more can be written to the first connection.
+func (d *dying) kill() {
+	close(d.die)
+	<-d.dead
+}
+
+func TestAConnectionThatIsFoundDeadBeforeItsFirstByteIsReplacedOnce(t *testing.T) {
+	t.Parallel()
+	d := newDying(t)
+	c := newChannel(t, local(), time.Hour)
+	require.Equal(t, job.OutcomeDelivered, deliver(t, c, effect("http://"+d.address, new(begun))).Outcome)
+
+	// It dies after it was chosen and before its first byte.
 	var n begun
-	e := effect("http://"+address, &n)
+	e := effect("http://"+d.address, &n)
 	e.Begin = func() error {
 		if n.Add(1) == 1 {
-			close(die)
-			<-dead
+			d.kill()
 		}
 		return nil
 	}
 	r := deliver(t, c, e)
 	require.Equal(t, job.OutcomeDelivered, r.Outcome, r.Detail)
 	require.EqualValues(t, 2, n.Load(), "Begin is asked again: the first byte has yet to come")
-	require.EqualValues(t, 2, connections.Load())
-	require.EqualValues(t, 2, effects.Load())
+	require.EqualValues(t, 2, d.connections.Load())
+	require.EqualValues(t, 2, d.effects.Load())
+}
+
+func TestAnAttemptThatBeganAndWroteNothingDidNotHappen(t *testing.T) {
+	t.Parallel()
+	d := newDying(t)
+	c := newChannel(t, local(), time.Hour)
+	require.Equal(t, job.OutcomeDelivered, deliver(t, c, effect("http://"+d.address, new(begun))).Outcome)
+
+	var n begun
+	e := effect("http://"+d.address, &n)
+	e.Begin = func() error {
+		if n.Add(1) == 1 {
+			d.kill()
+			return nil
+		}
+		return errors.New("the deadline has passed")
+	}
+	r := deliver(t, c, e)
+	require.Equal(t, job.OutcomeFailed, r.Outcome, r.Detail)
+	require.Equal(t, job.ClassTransient, r.Class)
+	require.Contains(t, r.Detail, "the deadline has passed")
+	require.EqualValues(t, 1, d.effects.Load())
 }
 
 func TestASlowReceiverIsUnknownAtTheLimit(t *testing.T) {

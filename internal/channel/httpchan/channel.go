@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
@@ -118,11 +119,28 @@ func (c *Channel) Deliver(ctx context.Context, e channel.Effect) job.Result {
 	if refusal := c.Check(e.Destination, e.Payload); refusal != nil {
 		return c.unusable(e.Destination, refusal)
 	}
+	var begun atomic.Bool
+	e.Begin = noting(&begun, e.Begin)
 	result, stale := c.exchange(ctx, e)
 	if stale && ctx.Err() == nil {
 		result, _ = c.exchange(ctx, e)
 	}
+	if result.Outcome == job.OutcomeNotBegun && begun.Load() {
+		// It had begun, and the connection took no byte of it.
+		return job.NotDone(job.ClassTransient, job.CodeUnreachable, "nothing was sent: "+result.Detail)
+	}
 	return result
+}
+
+// noting notes that begin allowed the effect.
+func noting(begun *atomic.Bool, begin func() error) func() error {
+	return func() error {
+		err := begin()
+		if err == nil {
+			begun.Store(true)
+		}
+		return err
+	}
 }
 
 // exchange makes one request. stale is true if nothing of it was written because
