@@ -141,41 +141,49 @@ func (l *Ledger) OutboxDepth(ctx context.Context, topic string, most int) (int, 
 	return n, nil
 }
 
-// Notices returns what the dead topic says about the generations, in the order given.
-// A generation that was removed has none.
+// Notices returns what the dead topic says about the generations, one a reference. The
+// notice of a generation that was removed is zero.
 func (l *Ledger) Notices(ctx context.Context, refs []job.Ref) ([]machine.Notice, error) {
 	ids, generations, _ := columns(refs)
 	rows, err := l.pool.Query(ctx, stmt("notices"), ids, generations)
 	if err != nil {
 		return nil, fmt.Errorf("reading %d notices: %w", len(refs), err)
 	}
-	type row struct {
-		machine.Notice
-		kind int16
-	}
-	found, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (row, error) {
-		var n row
-		var subject, period, reason, class, code *string
-		var first, last *time.Time
-		err := r.Scan(&n.kind, &n.Key, &n.Generation, &subject, &period, &n.State, &reason, &class, &code, &n.Attempts, &n.Created, &first, &last)
-		n.Subject, n.Period, n.Reason = value(subject), value(period), job.Reason(value(reason))
-		n.LastClass, n.LastCode = job.Class(value(class)), job.Code(value(code))
-		n.FirstAttempt, n.LastAttempt = value(first), value(last)
-		return n, err
-	})
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[storedNotice])
 	if err != nil {
 		return nil, fmt.Errorf("reading %d notices: %w", len(refs), err)
 	}
 	notices := make([]machine.Notice, len(found))
 	for i, n := range found {
-		kind, err := l.kindByID(ctx, n.kind)
+		if n.Kind == nil {
+			continue
+		}
+		kind, err := l.kindByID(ctx, *n.Kind)
 		if err != nil {
 			return nil, err
 		}
-		notices[i] = n.Notice
-		notices[i].Kind = kind.Name
+		notices[i] = n.notice(kind.Name)
 	}
 	return notices, nil
+}
+
+// storedNotice is a notice as its columns are; all are null for a removed generation.
+type storedNotice struct {
+	Kind                                                *int16
+	Key                                                 *string
+	Generation                                          *int32
+	Subject, Period, State, Reason, LastClass, LastCode *string
+	Attempts                                            *int32
+	Created, FirstAttempt, LastAttempt                  *time.Time
+}
+
+func (n storedNotice) notice(kind string) machine.Notice {
+	return machine.Notice{
+		Kind: kind, Key: value(n.Key), Generation: value(n.Generation), Subject: value(n.Subject), Period: value(n.Period),
+		State: job.State(value(n.State)), Reason: job.Reason(value(n.Reason)),
+		LastClass: job.Class(value(n.LastClass)), LastCode: job.Code(value(n.LastCode)), Attempts: value(n.Attempts),
+		Created: value(n.Created), FirstAttempt: value(n.FirstAttempt), LastAttempt: value(n.LastAttempt),
+	}
 }
 
 // span is a part of a topic's outbox: what new sees and old did not, behind a row.

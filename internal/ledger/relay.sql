@@ -108,13 +108,13 @@ SELECT count(*) FROM (
 ) waiting
 
 -- name: notices
--- $1 jobs, $2 generations. What the dead topic says about them, in the order given;
--- one whose row is gone is left out. The first attempt is found through the worker
--- that reported its end, the last from the row. No locks.
+-- $1 jobs, $2 generations. What the dead topic says about each, in the order given; of
+-- one whose row is gone, nothing. The first attempt is found through the worker that
+-- reported its end, the last from the row. No locks.
 SELECT j.kind, j.key, j.generation, j.subject, j.period, j.state, j.reason, j.last_class, j.last_code,
        j.attempt, j.created_at, CASE WHEN j.attempt > 1 THEN first.at ELSE j.leased_at END, j.leased_at
 FROM unnest($1::bigint[], $2::integer[]) WITH ORDINALITY AS t (id, generation, n)
-JOIN duly.job j USING (id, generation)
+LEFT JOIN duly.job j USING (id, generation)
 LEFT JOIN LATERAL (
     SELECT l.at
     FROM (SELECT e.worker, e.at FROM duly.event e

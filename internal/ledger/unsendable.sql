@@ -1,13 +1,17 @@
 -- name: unsendable_put
 -- $1 outbox id, $2 topic, $3 kind, $4 delayed until, $5 jobs, $6 generations, $7 emissions,
--- $8 error. Sets a row aside, or notes that its next try failed too: the wait doubles
--- from 10 s to 30 min. Locks the row of this id.
+-- $8 error. Sets references of a row aside, besides those of it that are; or notes
+-- that their next try failed too: the wait doubles from 10 s to 30 min. Locks the row
+-- of this id.
 INSERT INTO duly.unsendable AS u (outbox_id, topic, kind, at, jobs, generations, emissions, next_at, error)
 VALUES ($1, $2, $3, $4, $5, $6, $7, clock_timestamp() + interval '10 s', $8)
 ON CONFLICT (outbox_id) DO UPDATE
-    SET jobs = excluded.jobs, generations = excluded.generations, emissions = excluded.emissions,
-        tries = u.tries + 1, retried = NULL, error = excluded.error,
-        next_at = clock_timestamp() + least(interval '30 min', interval '10 s' * 2 ^ least(u.tries, 10))
+    SET jobs        = CASE WHEN u.retried IS NOT NULL THEN excluded.jobs WHEN u.jobs @> excluded.jobs THEN u.jobs ELSE u.jobs || excluded.jobs END,
+        generations = CASE WHEN u.retried IS NOT NULL THEN excluded.generations WHEN u.jobs @> excluded.jobs THEN u.generations ELSE u.generations || excluded.generations END,
+        emissions   = CASE WHEN u.retried IS NOT NULL THEN excluded.emissions WHEN u.jobs @> excluded.jobs THEN u.emissions ELSE u.emissions || excluded.emissions END,
+        tries   = CASE WHEN u.retried IS NOT NULL THEN u.tries + 1 ELSE u.tries END,
+        next_at = CASE WHEN u.retried IS NOT NULL THEN clock_timestamp() + least(interval '30 min', interval '10 s' * 2 ^ least(u.tries, 10)) ELSE u.next_at END,
+        retried = NULL, error = excluded.error
 
 -- name: unsendable_due
 -- $1 topic. Whether anything that is set aside asks for the next three statements. No

@@ -158,13 +158,15 @@ func (l *Ledger) CheckRestored(ctx context.Context) (bool, error) {
 	return false, l.read(ctx, "CheckRestored", func(time.Time) error { return nil })
 }
 
-// Notices returns what the dead topic says about the generations, in the order given.
+// Notices returns what the dead topic says about the generations, one a reference. The
+// notice of a generation that was removed is zero.
 func (l *Ledger) Notices(ctx context.Context, refs []job.Ref) ([]machine.Notice, error) {
 	var notices []machine.Notice
 	err := l.read(ctx, "Notices", func(time.Time) error {
 		for _, r := range refs {
 			e, g := l.find(r.Job, r.Generation)
 			if g == nil {
+				notices = append(notices, machine.Notice{})
 				continue
 			}
 			notices = append(notices, machine.Notice{

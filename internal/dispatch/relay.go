@@ -1,0 +1,266 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"duly.dev/duly/internal/machine"
+)
+
+const (
+	// maxRows bounds a page in rows, and aimRefs is how many references it should
+	// have: rows of bulk transactions hold hundreds, and what a page costs to repeat
+	// should not depend on that.
+	maxRows, minRows, aimRefs = 1000, 4, 8192
+	// tendEvery is how often what was set aside is looked at.
+	tendEvery = 2 * time.Second
+	// measureEvery is how often the ledger is asked for figures, and depthMost is how
+	// far it counts.
+	measureEvery, depthMost = 10 * time.Second, 100_000
+	// releaseBound is what giving a topic up may take at the end.
+	releaseBound = 2 * time.Second
+)
+
+// relay is the loop of one topic.
+type relay struct {
+	topic, holder string
+	dead          bool
+	options       Options
+	ledger        Ledger
+	metrics       *metrics
+	log           *slog.Logger
+	publisher     publisher
+	marker        *marker // nil for notices, which are copies of what the ledger keeps
+
+	pace     pace
+	failures backoff
+	ensured  bool
+	claimed  time.Time // when the claim was last renewed; zero unless held
+	limit    int       // rows of the next page
+	empty    time.Time // what was committed before is relayed
+	tended   time.Time
+	measured time.Time
+}
+
+func newRelay(d *Dispatcher, topic string) *relay {
+	o := d.options
+	r := &relay{
+		topic: topic, holder: d.holder, dead: topic == machine.DeadTopic,
+		options: o, ledger: o.Ledger, metrics: d.metrics, log: o.Log.With("topic", topic),
+		pace: pace{rest: o.Rest}, limit: maxRows,
+	}
+	r.publisher = publisher{
+		topic: topic, bus: o.Bus, shelf: o.Ledger, metrics: d.metrics,
+		packing: newPacking(topic, o.Pack(topic), o.Bus.MaxMessage()),
+		// With what may have gone by since the last renewal, less than the claim.
+		patience: o.Claim / 2,
+	}
+	if !r.dead {
+		r.marker = &marker{
+			lane: topic, holder: d.holder, marks: o.Ledger, bus: o.Bus, metrics: d.metrics,
+			every: o.MarkEvery, most: o.MarkMost,
+		}
+	}
+	return r
+}
+
+// run relays the topic until ctx ends.
+func (r *relay) run(ctx context.Context) {
+	defer r.giveUp(context.WithoutCancel(ctx))
+	for {
+		pause, err := r.step(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case lost(err):
+			r.drop()
+			pause = soon
+		case err != nil:
+			// Another dispatcher may reach the broker where this one does not.
+			r.giveUp(ctx)
+			pause = r.failures.next()
+			r.metrics.failed(r.topic)
+			r.log.WarnContext(ctx, "relaying", "error", err, "next_in", pause)
+		default:
+			r.failures.reset()
+			r.options.Succeeded()
+		}
+		if !sleep(ctx, pause) {
+			return
+		}
+	}
+}
+
+// step looks at the topic once and says how long to rest.
+func (r *relay) step(ctx context.Context) (time.Duration, error) {
+	if err := r.ensure(ctx); err != nil {
+		return 0, err
+	}
+	held, err := r.claim(ctx)
+	if err != nil || !held {
+		return r.options.Claim / 5, err
+	}
+	worked, err := r.relay(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if err := r.tend(ctx); err != nil {
+		return 0, err
+	}
+	return r.pace.next(worked, time.Now()), nil
+}
+
+// ensure creates or verifies the topic on the bus, once.
+func (r *relay) ensure(ctx context.Context) error {
+	if r.ensured {
+		return nil
+	}
+	var lanes []string
+	if !r.dead {
+		lanes = []string{r.topic}
+	}
+	if err := r.options.Bus.Ensure(ctx, lanes); err != nil {
+		return fmt.Errorf("making topic %s ready on the bus: %w", r.topic, err)
+	}
+	r.ensured = true
+	return nil
+}
+
+// claim takes the topic or renews the claim in time, and reports whether it is held.
+func (r *relay) claim(ctx context.Context) (bool, error) {
+	if !r.claimed.IsZero() && time.Since(r.claimed) < r.options.Claim/3 {
+		return true, nil
+	}
+	now := time.Now()
+	held, err := r.ledger.ClaimTopic(ctx, r.topic, r.holder, r.options.Claim)
+	if err != nil {
+		return false, err
+	}
+	if !held {
+		r.drop()
+		return false, nil
+	}
+	if r.claimed.IsZero() {
+		r.log.InfoContext(ctx, "relaying the topic from now on")
+		r.metrics.holds(r.topic, true)
+		r.empty, r.measured = now, time.Time{}
+		if r.marker != nil {
+			r.marker.takeOver(now)
+		}
+	}
+	r.claimed = now
+	return true, nil
+}
+
+// drop notes that the topic is not held.
+func (r *relay) drop() {
+	r.claimed = time.Time{}
+	r.metrics.holds(r.topic, false)
+}
+
+// giveUp ends the claim, so that another need not wait for its end.
+func (r *relay) giveUp(ctx context.Context) {
+	if r.claimed.IsZero() {
+		return
+	}
+	r.drop()
+	ctx, cancel := context.WithTimeout(ctx, releaseBound)
+	defer cancel()
+	if err := r.ledger.ReleaseTopic(ctx, r.topic, r.holder); err != nil {
+		r.log.WarnContext(ctx, "giving the topic up; its claim ends by itself", "error", err)
+	}
+}
+
+// relay announces one page and reports whether there was one.
+func (r *relay) relay(ctx context.Context) (bool, error) {
+	began := time.Now()
+	page, err := r.ledger.ReadOutbox(ctx, r.topic, r.holder, r.limit)
+	if err != nil {
+		return false, err
+	}
+	if len(page.Rows) == 0 {
+		r.empty = began
+		r.metrics.behind(r.topic, 0)
+		return false, nil
+	}
+	r.metrics.behind(r.topic, began.Sub(r.empty))
+	messages, refs, err := r.messages(ctx, page.Rows)
+	if err != nil {
+		return false, err
+	}
+	if err := r.publisher.publish(ctx, messages); err != nil {
+		return false, err
+	}
+	if err := r.ledger.Advance(ctx, r.topic, r.holder, page); err != nil {
+		return false, err
+	}
+	if page.Last {
+		r.empty = began
+	}
+	if r.marker != nil {
+		r.marker.moved = true
+	}
+	r.limit = min(max(aimRefs*len(page.Rows)/max(refs, 1), minRows), maxRows)
+	return true, nil
+}
+
+// messages makes messages of rows and counts their references.
+func (r *relay) messages(ctx context.Context, rows []machine.OutboxRow) ([]packed, int, error) {
+	refs := packed{rows: rows}.refs()
+	if r.dead {
+		messages, err := notices(ctx, r.ledger, rows)
+		return messages, refs, err
+	}
+	return r.publisher.packing.pack(rows), refs, nil
+}
+
+// tend does what is due besides: a mark, a further try of what was set aside, figures.
+func (r *relay) tend(ctx context.Context) error {
+	now := time.Now()
+	var errs []error
+	if r.marker != nil {
+		errs = append(errs, r.marker.tend(ctx, now))
+	}
+	if now.Sub(r.tended) >= tendEvery {
+		r.tended = now
+		_, err := r.ledger.RetryUnsendable(ctx, r.topic)
+		errs = append(errs, err)
+	}
+	if now.Sub(r.measured) >= measureEvery {
+		r.measured = now
+		errs = append(errs, r.measure(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// measure asks the ledger for the figures of the topic.
+func (r *relay) measure(ctx context.Context) error {
+	depth, err := r.ledger.OutboxDepth(ctx, r.topic, depthMost)
+	if err != nil {
+		return err
+	}
+	aside, err := r.ledger.CountUnsendable(ctx)
+	if err != nil {
+		return err
+	}
+	r.metrics.depth.WithLabelValues(r.topic).Set(float64(depth))
+	r.metrics.unsendable.WithLabelValues(r.topic).Set(float64(aside[r.topic]))
+	if r.marker == nil {
+		return nil
+	}
+	marks, err := r.ledger.StandingMarks(ctx)
+	if err != nil {
+		return err
+	}
+	age := time.Duration(0)
+	for _, m := range marks {
+		if m.Lane == r.topic {
+			age = max(0, time.Since(m.Issued))
+		}
+	}
+	r.metrics.standing.WithLabelValues(r.topic).Set(age.Seconds())
+	return nil
+}
