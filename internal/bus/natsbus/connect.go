@@ -21,7 +21,7 @@ import (
 const (
 	dialTimeout  = 5 * time.Second
 	apiTimeout   = 10 * time.Second // one question to the server about streams and consumers
-	ackTimeout   = 10 * time.Second // the server's acknowledgement of a publish
+	ackTimeout   = 5 * time.Second  // the server's acknowledgement of a publish
 	flushTimeout = 2 * time.Second  // acknowledgements on their way at Close
 	pingInterval = 10 * time.Second // a dead connection is noticed after two
 	maxRetryWait = 10 * time.Second // the longest pause between two tries of anything
@@ -181,6 +181,23 @@ func (b *Bus) nextReconnect() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.reconnected
+}
+
+// untilReconnect is the context of questions to the server: what was asked before a
+// reconnection may never be answered.
+func (b *Bus) untilReconnect(limit time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	reconnected := b.nextReconnect()
+	go func() {
+		select {
+		case <-reconnected:
+			cancel()
+		case <-b.closed:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
 }
 
 // MaxMessage is the largest body that the server takes, beside Duly's headers.

@@ -17,7 +17,7 @@ import (
 const (
 	// askExpires is how long the server keeps a request for messages. A request that was
 	// lost, as by a server that died, is made again after that and askGrace.
-	askExpires = 5 * time.Second
+	askExpires = 3 * time.Second
 	askGrace   = 2 * time.Second
 	// maxBatch bounds one request, and so what can arrive at once.
 	maxBatch = 1024
@@ -136,17 +136,19 @@ func (c *consumer) dial(ctx context.Context) error {
 }
 
 // trouble logs what went wrong, if it is more than the reason to look again, and waits
-// longer each time in a row.
+// longer each time in a row, at most until the connection is there again.
 func (c *consumer) trouble(ctx context.Context, err error) {
-	if ctx.Err() != nil || errors.Is(err, errLookAgain) {
+	if c.ended(ctx) != nil || errors.Is(err, errLookAgain) {
 		return
 	}
+	reconnected := c.bus.nextReconnect()
 	wait := c.pauses.NextBackOff()
 	c.bus.options.Logger.WarnContext(ctx, "cannot receive; trying again", "topic", c.topic.label, "error", err, "retry_in", wait)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+	case <-reconnected:
 	case <-ctx.Done():
 	case <-c.closed:
 	}

@@ -48,8 +48,11 @@ type place struct{ consumer *jetstream.ConsumerInfo }
 // the same at the same time share one answer; each waits until its ctx ends or quit
 // is closed.
 func (b *Bus) ensure(ctx context.Context, t topic, quit <-chan struct{}) (place, error) {
+	if err := b.Healthy(); err != nil {
+		return place{}, err
+	}
 	answer := b.ensuring.DoChan(t.stream, func() (any, error) {
-		asked, cancel := context.WithTimeout(context.Background(), apiTimeout)
+		asked, cancel := b.untilReconnect(apiTimeout)
 		defer cancel()
 		return b.findOrMake(asked, t)
 	})

@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics count by topic, which is "work.<lane>" or "dead": as many series as
-// there are lanes.
+// metrics count by topic, which is "work.<lane>", "dead", or "none" for what no topic
+// takes: as many series as there are lanes.
 type metrics struct {
 	published, publishErrors, duplicates, redelivered, recreated *prometheus.CounterVec
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/pkg/job"
 )
 
 // parcel is a message on its way to the server.
@@ -29,7 +30,8 @@ func (b *Bus) Publish(ctx context.Context, messages []bus.Message) []error {
 	for i, m := range messages {
 		p, err := b.pack(m)
 		if err != nil {
-			errs[i] = fmt.Errorf("publishing message %q: %w", m.ID, err)
+			errs[i] = fmt.Errorf("publishing message %q: %w", job.Storable(m.ID, bus.MaxID), err)
+			b.metrics.publishErrors.WithLabelValues(p.topic.label).Inc()
 			continue
 		}
 		p.index = i
@@ -52,14 +54,14 @@ func (b *Bus) Publish(ctx context.Context, messages []bus.Message) []error {
 // Partitions is always partition 0: a stream keeps one order.
 func (b *Bus) Partitions(context.Context, string) ([]int32, error) { return []int32{0}, nil }
 
-// pack makes the message as it travels.
+// pack makes the message as it travels. The topic is returned with an error too.
 func (b *Bus) pack(m bus.Message) (parcel, error) {
 	t, err := topicOf(b.options.Prefix, m)
 	if err != nil {
-		return parcel{}, fmt.Errorf("%w: %w", bus.ErrUnsendable, err)
+		return parcel{topic: topic{label: "none"}}, fmt.Errorf("%w: %w", bus.ErrUnsendable, err)
 	}
 	if len(m.ID) > bus.MaxID {
-		return parcel{}, fmt.Errorf("%w: its id has %d bytes, at most %d are allowed", bus.ErrUnsendable, len(m.ID), bus.MaxID)
+		return parcel{topic: t}, fmt.Errorf("%w: its id has %d bytes, at most %d are allowed", bus.ErrUnsendable, len(m.ID), bus.MaxID)
 	}
 	id := m.ID
 	if id == "" {
@@ -75,7 +77,7 @@ func (b *Bus) pack(m bus.Message) (parcel, error) {
 		msg.Header[scheduleTargetHeader] = []string{t.subject}
 	}
 	if size, most := wireSize(msg), int(b.conn.MaxPayload()); size > most {
-		return parcel{}, fmt.Errorf("%w: it has %d bytes with its headers, the server takes at most %d", bus.ErrUnsendable, size, most)
+		return parcel{topic: t}, fmt.Errorf("%w: it has %d bytes with its headers, the server takes at most %d", bus.ErrUnsendable, size, most)
 	}
 	return parcel{topic: t, msg: msg}, nil
 }
