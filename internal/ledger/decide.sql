@@ -9,9 +9,13 @@ FROM duly.job j JOIN unnest($1::bigint[], $2::integer[]) AS t (id, generation) U
 ORDER BY j.id, j.generation
 FOR UPDATE OF j
 
--- name: durable
--- Makes the transaction that it is in commit durably, whatever the server's default is.
-SELECT set_config('synchronous_commit', 'on', true)
+-- name: hot
+-- Goes before a hot statement in its transaction. It commits durably, whatever the
+-- server's default is, and is planned once, as a nested loop over the primary key:
+-- that is right for any batch, whatever the statistics of a young table say, costs no
+-- planning a batch, and locks rows in the order in which they were given.
+SELECT set_config('synchronous_commit', 'on', true), set_config('plan_cache_mode', 'force_generic_plan', true),
+       set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), set_config('enable_seqscan', 'off', true)
 
 -- name: clock
 -- The ledger's clock, after any wait for locks.

@@ -76,7 +76,7 @@ func (l *Ledger) settleDone(ctx context.Context, w machine.Worker, reports []mac
 		return rest, nil
 	}
 	batch := &pgx.Batch{}
-	batch.Queue(stmt("durable"))
+	batch.Queue(stmt("hot"))
 	batch.Queue(stmt("settle_done"), jobs, generations, fences, receipts, w.ID, w.Version, hashes, classifiers)
 	results := l.pool.SendBatch(ctx, batch)
 	_, err = results.Exec()
