@@ -97,7 +97,7 @@ var (
 	// composers put the parts together; they may import them all.
 	composers = []string{
 		"cmd/...", "pkg/worker", "pkg/dulytest", "internal/app", "internal/api", "internal/console", "internal/importer",
-		"internal/demo", "internal/eval", "internal/devstack/...", "test/...", "examples/...",
+		"internal/compose", "internal/demo", "internal/eval", "internal/devstack/...", "test/...", "examples/...",
 	}
 
 	// sqlHomes are the folders where SQL may be written. What devstack asks a server that it started, and what
