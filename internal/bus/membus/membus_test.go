@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"duly.dev/duly/internal/bus"
@@ -27,14 +26,4 @@ func TestSuite(t *testing.T) {
 			Visibility: visibility,
 		}
 	})
-}
-
-func TestOutage(t *testing.T) {
-	t.Parallel()
-	broker := membus.NewBroker(membus.Options{})
-	b := broker.Connect()
-	broker.Stop()
-	require.Error(t, b.Healthy())
-	broker.Start()
-	require.NoError(t, b.Healthy())
 }
