@@ -13,7 +13,7 @@ import (
 	"duly.dev/duly/pkg/job"
 )
 
-// Batcher is what an enqueue needs of the caller's transaction (or of a pool).
+// Batcher is a transaction, the caller's own perhaps, or a pool.
 type Batcher interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }

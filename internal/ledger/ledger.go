@@ -130,6 +130,15 @@ func orNull[S ~string](s S) *string {
 	return &v
 }
 
+// orNone makes the zero value NULL.
+func orNone[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}
+
 // value makes NULL the zero value.
 func value[T any](p *T) T {
 	if p == nil {

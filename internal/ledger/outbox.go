@@ -146,7 +146,7 @@ func lockCursors(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-func (l *Ledger) rowKeys(ctx context.Context, db batcher, sql string, args ...any) ([]rowKey, error) {
+func (l *Ledger) rowKeys(ctx context.Context, db Batcher, sql string, args ...any) ([]rowKey, error) {
 	var keys []rowKey
 	err := l.seek(ctx, db, func(r pgx.BatchResults) error {
 		rows, err := r.Query()

@@ -222,7 +222,7 @@ func (l *Ledger) outboxRow(ctx context.Context, r outboxRow) (machine.OutboxRow,
 }
 
 // between reads the first rows of the span, in order.
-func (l *Ledger) between(ctx context.Context, db batcher, s span, limit int) ([]outboxRow, error) {
+func (l *Ledger) between(ctx context.Context, db Batcher, s span, limit int) ([]outboxRow, error) {
 	var found []outboxRow
 	err := l.seek(ctx, db, func(r pgx.BatchResults) error {
 		rows, err := r.Query()
@@ -235,14 +235,9 @@ func (l *Ledger) between(ctx context.Context, db batcher, s span, limit int) ([]
 	return found, err
 }
 
-// batcher is a pool or a transaction.
-type batcher interface {
-	SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults
-}
-
 // seek runs one statement that looks rows up, whatever the planner believes about
 // the sizes of tables, in one round trip; read takes its result.
-func (l *Ledger) seek(ctx context.Context, db batcher, read func(pgx.BatchResults) error, sql string, args ...any) error {
+func (l *Ledger) seek(ctx context.Context, db Batcher, read func(pgx.BatchResults) error, sql string, args ...any) error {
 	batch := &pgx.Batch{}
 	batch.Queue(stmt("seek"))
 	batch.Queue(sql, args...)

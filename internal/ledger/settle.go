@@ -3,7 +3,6 @@ package ledger
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -58,11 +57,9 @@ func (l *Ledger) settleDone(ctx context.Context, w machine.Worker, reports []mac
 			rest = append(rest, i)
 			continue
 		}
-		var receipt []byte
-		if r.Result.Receipt != nil {
-			if receipt, err = json.Marshal(r.Result.Receipt); err != nil {
-				return nil, fmt.Errorf("encoding the receipt of job %d: %w", r.Job, err)
-			}
+		receipt, err := encodeReceipt(r.Result.Receipt)
+		if err != nil {
+			return nil, fmt.Errorf("job %d: %w", r.Job, err)
 		}
 		at[id] = i
 		jobs, generations, fences = append(jobs, r.Job), append(generations, r.Generation), append(fences, r.Fence)
@@ -138,7 +135,7 @@ func (l *Ledger) settleRest(ctx context.Context, w machine.Worker, reports []mac
 		}
 		for n, d := range decisions {
 			r := reports[rest[n]]
-			all[rest[n]] = machine.Settled{Attempt: r.Attempt, State: d.Row.State, WakeAt: d.Row.WakeAt, Late: late(d, r)}
+			all[rest[n]] = machine.Settled{Attempt: r.Attempt, State: d.Row.State, WakeAt: d.Row.WakeAt, Late: late(d)}
 		}
 		return nil
 	})
@@ -146,7 +143,7 @@ func (l *Ledger) settleRest(ctx context.Context, w machine.Worker, reports []mac
 
 // late reports whether the report came from a lease that was over; a copy of a
 // report that was settled before is late as well, and harmless.
-func late(d decision, r machine.Report) bool {
+func late(d decision) bool {
 	if !d.Found || d.Change.Refused != machine.Applied {
 		return true
 	}
