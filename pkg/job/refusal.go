@@ -46,6 +46,14 @@ const (
 	RuleDestination Rule = "destination"
 	// RuleField: the input has a field that nobody knows.
 	RuleField Rule = "unknown_field"
+	// RuleTwice: the field is given more than once.
+	RuleTwice Rule = "given_twice"
+	// RuleText: the value must be a JSON text.
+	RuleText Rule = "text"
+	// RuleColumns: a row of a file must have as many fields as its header.
+	RuleColumns Rule = "columns"
+	// RuleQuoting: quotes in a row of a file are not as CSV has them.
+	RuleQuoting Rule = "quoting"
 )
 
 // rules says each rule in words that tell the user what to do.
@@ -68,6 +76,10 @@ var rules = map[Rule]string{
 	RuleConflict:          "a job with this kind and key exists with another body; use another key, or ask for replace before its first attempt",
 	RuleDestination:       "the kind's channel cannot use this destination",
 	RuleField:             "no such field is known",
+	RuleTwice:             "it must be given once",
+	RuleText:              "it must be a JSON text, in quotes",
+	RuleColumns:           "a row must have as many fields as the header",
+	RuleQuoting:           "quotes must enclose a whole field, and be doubled inside it",
 }
 
 // Rules lists every rule, in no order.
