@@ -34,7 +34,18 @@ type decision struct {
 // outbox rows. Targets of one row are decided in the order given. It returns one
 // decision a target and the instant that they were made at.
 func (l *Ledger) decide(ctx context.Context, tx pgx.Tx, targets []target) ([]decision, time.Time, error) {
-	locked, now, err := l.lock(ctx, tx, targets)
+	return l.decideLocked(ctx, tx, stmt("decide_lock"), targets)
+}
+
+// decideFree is decide for sweeps: it waits for nobody, and leaves what another
+// transaction has locked as if it were not there. Whoever has it changes it now, or
+// leaves it to a later round.
+func (l *Ledger) decideFree(ctx context.Context, tx pgx.Tx, targets []target) ([]decision, time.Time, error) {
+	return l.decideLocked(ctx, tx, stmt("decide_lock_free"), targets)
+}
+
+func (l *Ledger) decideLocked(ctx context.Context, tx pgx.Tx, locking string, targets []target) ([]decision, time.Time, error) {
+	locked, now, err := l.lock(ctx, tx, locking, targets)
 	if err != nil {
 		return nil, now, err
 	}
@@ -66,7 +77,7 @@ type rowID struct {
 
 // lock locks the targets' rows in order and reads the clock behind the locks, in
 // one round trip.
-func (l *Ledger) lock(ctx context.Context, tx pgx.Tx, targets []target) (map[rowID]machine.Row, time.Time, error) {
+func (l *Ledger) lock(ctx context.Context, tx pgx.Tx, locking string, targets []target) (map[rowID]machine.Row, time.Time, error) {
 	ids, generations := make([]int64, len(targets)), make([]int32, len(targets))
 	for i, t := range targets {
 		ids[i], generations[i] = t.Job, t.Generation
@@ -74,7 +85,7 @@ func (l *Ledger) lock(ctx context.Context, tx pgx.Tx, targets []target) (map[row
 	var now time.Time
 	locked := make(map[rowID]machine.Row, len(targets))
 	batch := &pgx.Batch{}
-	batch.Queue(stmt("decide_lock"), ids, generations)
+	batch.Queue(locking, ids, generations)
 	batch.Queue(stmt("clock"))
 	results := tx.SendBatch(ctx, batch)
 	rows, err := results.Query()

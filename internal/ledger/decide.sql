@@ -9,6 +9,16 @@ FROM duly.job j JOIN unnest($1::bigint[], $2::integer[]) AS t (id, generation) U
 ORDER BY j.id, j.generation
 FOR UPDATE OF j
 
+-- name: decide_lock_free
+-- As decide_lock, without what another transaction has locked: it never waits.
+SELECT j.id, j.generation, j.kind, j.state, j.waiting, j.hold, j.reason, j.attempt, j.unclassified,
+       j.fence, j.emission, j.created_at, j.origin_at, j.first_ready_at, j.due_at, j.deadline, j.wake_at,
+       j.worker, j.leased_at, j.lease_limit, j.doubt_since, j.doubt_until, j.terms, j.flags, j.successor,
+       j.last_class, j.last_code
+FROM duly.job j JOIN unnest($1::bigint[], $2::integer[]) AS t (id, generation) USING (id, generation)
+ORDER BY j.id, j.generation
+FOR UPDATE OF j SKIP LOCKED
+
 -- name: hot
 -- Goes before a hot statement in its transaction. It commits durably, whatever the
 -- server's default is, and is planned once, as a nested loop over the primary key:
