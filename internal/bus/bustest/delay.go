@@ -39,7 +39,7 @@ func delayBesideFresh(t *testing.T, f *fixture) {
 	got := receive(t, c, 20, 64)
 	require.Equal(t, numbers(101, 20), jobsOf(t, got))
 	ack(t, got...)
-	receiveNone(t, c, 2*f.Visibility) // nothing of what waits is delivered and un-acknowledged
+	receiveNone(t, c, f.Visibility+f.Visibility/2) // nothing of what waits is delivered and un-acknowledged
 }
 
 func pastMeansNow(t *testing.T, f *fixture) {

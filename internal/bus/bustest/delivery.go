@@ -53,7 +53,7 @@ func ackedOnce(t *testing.T, f *fixture) {
 	ack(t, got...)
 	ack(t, got...) // a second one has no effect
 	require.NoError(t, got[0].Release())
-	receiveNone(t, c, 2*f.Visibility)
+	receiveNone(t, c, f.Visibility+f.Visibility/2)
 }
 
 func sharedByNeed(t *testing.T, f *fixture) {
@@ -277,5 +277,5 @@ func consumerRestart(t *testing.T, f *fixture) {
 	rest := receive(t, second, 10, 10)
 	require.ElementsMatch(t, numbers(1, 20), append(jobsOf(t, got), jobsOf(t, rest)...))
 	ack(t, rest...)
-	receiveNone(t, second, 2*f.Visibility)
+	receiveNone(t, second, f.Visibility+f.Visibility/2)
 }

@@ -34,7 +34,7 @@ func heldOverRestart(t *testing.T, f *fixture) {
 	publishInTime(t, f.bus, workOf(11, time.Time{})) // connected again
 	ack(t, held...)
 	receiveSet(t, c, 11)
-	receiveNone(t, c, 2*f.Visibility)
+	receiveNone(t, c, f.Visibility+f.Visibility/2)
 }
 
 func wiped(t *testing.T, f *fixture) {
@@ -71,7 +71,7 @@ func lateRelease(t *testing.T, f *fixture) {
 	for _, d := range late[:5] {
 		require.NoError(t, d.Release())
 	}
-	receiveNone(t, consume(t, f.connect(t)), 2*f.Visibility)
+	receiveNone(t, consume(t, f.connect(t)), f.Visibility+f.Visibility/2)
 	ack(t, held...)
 }
 

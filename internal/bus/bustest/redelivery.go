@@ -51,7 +51,7 @@ func outOfOrder(t *testing.T, f *fixture) {
 	again := receive(t, c, 6, 10)
 	require.ElementsMatch(t, []int64{1, 3, 5, 7, 9}, jobsOf(t, again))
 	ack(t, again...)
-	receiveNone(t, c, 2*f.Visibility)
+	receiveNone(t, c, f.Visibility+f.Visibility/2)
 }
 
 func releasedComesSoon(t *testing.T, f *fixture) {
@@ -84,9 +84,9 @@ func staysInProgress(t *testing.T, f *fixture) {
 	publish(t, f.bus, work(1, 100)...)
 	held := receive(t, consume(t, f.bus), 100, 100)
 	other := consume(t, f.connect(t))
-	receiveNone(t, other, 3*f.Visibility) // the ledger is down; nothing is acknowledged meanwhile
+	receiveNone(t, other, 2*f.Visibility) // the ledger is down; nothing is acknowledged meanwhile
 	ack(t, held...)
-	receiveNone(t, other, 2*f.Visibility)
+	receiveNone(t, other, f.Visibility+f.Visibility/2)
 }
 
 func staysAvailable(t *testing.T, f *fixture) {

@@ -2,6 +2,8 @@ package natsbus_test
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -117,4 +119,37 @@ func BenchmarkRoundTrip(b *testing.B) {
 	}
 	close(sent)
 	<-came
+}
+
+// BenchmarkDelay is how late delayed messages come: 1,000 at random times of 3 s.
+func BenchmarkDelay(b *testing.B) {
+	c := startBench(b, devstack.NATSOptions{}, natsbus.Options{})
+	consumer, err := c.Consume(b.Context(), "mail")
+	require.NoError(b, err)
+	const n = 1000
+	var late []time.Duration
+	next := int64(1)
+	for b.Loop() {
+		var messages []bus.Message
+		for range n {
+			m := workOf(next, time.Now().Add(time.Second+rand.N(3*time.Second)))
+			messages = append(messages, m)
+			next++
+		}
+		requireStored(b, c.Publish(b.Context(), messages))
+		for got := 0; got < n; {
+			batch, err := consumer.Receive(b.Context(), 64)
+			require.NoError(b, err)
+			now := time.Now()
+			for _, d := range batch {
+				late = append(late, now.Sub(d.Message().At))
+				require.NoError(b, d.Ack())
+			}
+			got += len(batch)
+		}
+	}
+	slices.Sort(late)
+	b.ReportMetric(float64(late[len(late)/2].Milliseconds()), "ms-late-p50")
+	b.ReportMetric(float64(late[len(late)*99/100].Milliseconds()), "ms-late-p99")
+	b.ReportMetric(float64(late[len(late)-1].Milliseconds()), "ms-late-max")
 }

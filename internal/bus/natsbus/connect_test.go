@@ -2,7 +2,10 @@ package natsbus_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"log/slog"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -95,6 +98,35 @@ func TestPasswordInTheURL(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	require.NotContains(t, log.text(), "wrong-secret")
 	require.Contains(t, strings.ToLower(log.text()), "authorization violation")
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	certified := httptest.NewTLSServer(nil) // for its certificate of 127.0.0.1
+	defer certified.Close()
+	running, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
+		JetStream: true, StoreDir: t.TempDir(), TLSConfig: &tls.Config{Certificates: certified.TLS.Certificates},
+	})
+	require.NoError(t, err)
+	running.Start()
+	defer func() {
+		running.Shutdown()
+		running.WaitForShutdown()
+	}()
+	require.True(t, running.ReadyForConnections(30*time.Second))
+
+	roots := x509.NewCertPool()
+	roots.AddCert(certified.Certificate())
+	b, err := natsbus.Connect(t.Context(), "tls://"+running.Addr().String(), natsbus.Options{TLS: &tls.Config{RootCAs: roots}})
+	require.NoError(t, err)
+	require.NoError(t, b.Ensure(t.Context(), []string{"mail"}))
+	require.NoError(t, b.Close())
+
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err = natsbus.Connect(ctx, "tls://"+running.Addr().String(), natsbus.Options{})
+	require.Error(t, err, "its certificate is not trusted")
 }
 
 // record keeps what is logged and tells when something was.

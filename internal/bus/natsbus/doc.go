@@ -25,7 +25,9 @@
 //     deleted and made anew, one that is late would remove a new message, were it
 //     taken for the new consumer's. The subject of an acknowledgement holds the name
 //     of its consumer, and that name carries the creation time of the stream. So it
-//     goes nowhere. Within one stream a number is never given twice.
+//     goes nowhere. Within one stream a number is never given twice, unless the server
+//     lost its newest messages; what a late acknowledgement removes then is lost like
+//     those, and found like those.
 //
 // The server allows one consumer for a subject of a WorkQueue stream: the durable pull
 // consumer that the whole fleet shares. Who needs it takes the one that is there and

@@ -36,6 +36,16 @@ func TestStorageDeleted(t *testing.T) {
 	require.InDelta(t, 1, value(t, registry, "duly_bus_recreated_total"), 0)
 }
 
+func TestOnePublishIsEnoughToMakeAStreamAnew(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, devstack.NATSOptions{})
+	b := connect(t, s, natsbus.Options{})
+	require.NoError(t, b.Ensure(t.Context(), []string{"mail"}))
+	s.wipe(t)
+	publish(t, b, 1, 10)
+	require.ElementsMatch(t, numbers(1, 10), receiveAll(t, b, 10))
+}
+
 // TestOldSnapshotRestored: the storage of the server goes back in time, as after the restore
 // of a backup or with a lost tail. What it has is delivered, and what is new flows.
 func TestOldSnapshotRestored(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // ackWait is long enough for signs of life to keep up on a busy machine.
-const ackWait = 2 * time.Second
+const ackWait = 3 * time.Second
 
 func TestSuite(t *testing.T) {
 	t.Parallel()
