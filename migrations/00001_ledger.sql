@@ -70,7 +70,7 @@ CREATE TABLE duly.job (
     emission       integer  NOT NULL DEFAULT 0,
     kind           smallint NOT NULL REFERENCES duly.kind,
     terms          smallint,                 -- duly.terms; null until the first attempt
-    -- flags: 1 cancel requested, 2 closed, 4 dead notice emitted
+    -- flags: 1 cancel requested, 2 closed, 4 dead notice emitted, 8 end of the newest lease reported
     flags          smallint NOT NULL DEFAULT 0,
     worker         uuid,
     state          text NOT NULL CHECK (state IN ('scheduled', 'ready', 'leased', 'delivered', 'quarantined', 'cancelled', 'unknown')),
@@ -93,9 +93,9 @@ CREATE TABLE duly.job (
     CHECK ((state = 'scheduled') = (promote_at IS NOT NULL)),
     CHECK ((waiting = 'held') IS TRUE = (hold IS NOT NULL)),
     CHECK (state <> 'quarantined' OR doubt_since IS NULL)
-) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.05);
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.05);
 CREATE INDEX job_promote ON duly.job (promote_at, id) WHERE promote_at IS NOT NULL;
-CREATE INDEX job_expires ON duly.job (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX job_expires ON duly.job (expires_at, id) WHERE expires_at IS NOT NULL;
 
 -- Quarantined and unknown generations, for lists, alerts and the asking loop. Rows
 -- go when the generation leaves the state or gets a successor.
@@ -124,7 +124,8 @@ CREATE TABLE duly.unknown (
     closed      boolean NOT NULL DEFAULT false,
     PRIMARY KEY (job, generation)
 );
-CREATE INDEX unknown_closes ON duly.unknown (closes_at) WHERE NOT closed;
+CREATE INDEX unknown_closes ON duly.unknown (closes_at, job) WHERE NOT closed;
+CREATE INDEX unknown_at ON duly.unknown (at) WHERE NOT closed;
 
 -- A worker process. Its leases hang on this row: it is ended once, for good.
 CREATE TABLE duly.worker (
@@ -139,6 +140,8 @@ CREATE TABLE duly.worker (
     ended_by   text,
     drained_at timestamptz                   -- no lease of it was left at this instant
 ) WITH (fillfactor = 50);
+-- A heartbeat changes neither column nor predicate: it stays HOT.
+CREATE INDEX worker_undrained ON duly.worker (id) WHERE drained_at IS NULL;
 
 -- One row a lease statement: the event of its leases, and where a dead worker's
 -- jobs are found. Insert-only.

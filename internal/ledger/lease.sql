@@ -14,7 +14,7 @@ WITH clock AS MATERIALIZED (
     UPDATE duly.job j
     SET state = 'leased', waiting = NULL, wake_at = NULL, promote_at = NULL,
         attempt = j.attempt + 1, fence = j.fence + 1, worker = $4, leased_at = c.now, lease_limit = $6,
-        terms = coalesce(j.terms, $8)
+        terms = coalesce(j.terms, $8), flags = j.flags & ~8::smallint
     FROM asked a, clock c, duly.worker w
     WHERE j.id = a.id AND j.generation = a.generation AND j.emission = a.emission AND j.kind = $5
       AND w.id = $4 AND w.ended_at IS NULL

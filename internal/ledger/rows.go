@@ -15,6 +15,7 @@ const (
 	flagCancel = 1 << iota
 	flagClosed
 	flagAnnounced
+	flagReported
 )
 
 // stored is a job row as its columns are, in the order of rowColumns.
@@ -72,7 +73,7 @@ func (l *Ledger) row(ctx context.Context, s stored) (machine.Row, error) {
 		Deadline: value(s.Deadline), WakeAt: value(s.WakeAt),
 		Worker: value(s.Worker), LeasedAt: value(s.LeasedAt), Limit: value(s.LeaseLimit),
 		DoubtSince: value(s.DoubtSince), DoubtUntil: value(s.DoubtUntil),
-		CancelRequested: s.Flags&flagCancel != 0, Closed: s.Flags&flagClosed != 0, Announced: s.Flags&flagAnnounced != 0,
+		CancelRequested: s.Flags&flagCancel != 0, Closed: s.Flags&flagClosed != 0, Announced: s.Flags&flagAnnounced != 0, Reported: s.Flags&flagReported != 0,
 		Successor: value(s.Successor), LastClass: job.Class(value(s.LastClass)), LastCode: job.Code(value(s.LastCode)),
 	}
 	if s.Terms != nil {
@@ -95,6 +96,9 @@ func flags(r machine.Row) int16 {
 	}
 	if r.Announced {
 		f |= flagAnnounced
+	}
+	if r.Reported {
+		f |= flagReported
 	}
 	return f
 }

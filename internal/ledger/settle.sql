@@ -12,7 +12,7 @@ WITH clock AS MATERIALIZED (
 ), changed AS (
     UPDATE duly.job j
     SET state = 'delivered', ended_at = c.now, receipt = d.receipt, last_class = NULL, last_code = NULL,
-        doubt_since = NULL, doubt_until = NULL
+        doubt_since = NULL, doubt_until = NULL, flags = j.flags | 8::smallint
     FROM done d, clock c
     WHERE j.id = d.id AND j.generation = d.generation AND j.fence = d.fence AND j.worker = $5 AND j.state = 'leased'
     RETURNING j.id, j.generation, j.fence, j.attempt, j.emission, d.receipt, d.policy_hash, d.classifier

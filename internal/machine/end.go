@@ -14,6 +14,7 @@ func (t *transition) done() {
 		t.doneLate()
 		return
 	}
+	t.row.Reported = true
 	t.deliver("")
 }
 
@@ -23,6 +24,7 @@ func (t *transition) doneLate() {
 		t.refuse(Stale)
 		return
 	}
+	t.row.Reported = t.row.Reported || t.mine()
 	t.deliver("late_success")
 	t.change.Record.Late = true
 }
@@ -34,6 +36,7 @@ func (t *transition) handBack() {
 		return
 	}
 	t.row.Attempt--
+	t.row.Reported = true
 	if !t.ended(t.bound()) {
 		t.ready("handed_back")
 	}
@@ -44,6 +47,7 @@ func (t *transition) notDone() {
 		t.unlisted()
 		return
 	}
+	t.row.Reported = true
 	res := t.ev.Result
 	t.row.LastClass, t.row.LastCode = res.Class, res.Code
 	if res.Class == job.ClassUnclassified {
@@ -59,6 +63,7 @@ func (t *transition) mayBeDone() {
 		t.unlisted()
 		return
 	}
+	t.row.Reported = t.ev.Name != LeaseEnded
 	t.row.LastClass, t.row.LastCode = "", t.ev.Result.Code
 	if t.ev.Name == LeaseEnded {
 		t.row.LastCode = job.CodeLeaseEnded

@@ -24,15 +24,28 @@ func Next(row Row, ev Event, now time.Time) (Row, Change) {
 
 func (cells transitions) next(row Row, ev Event, now time.Time) (Row, Change) {
 	t := transition{row: row, ev: ev, now: now}
-	if c, ok := cells[ev.Name][row.State]; ok && row.Current() {
+	switch c, ok := cells[ev.Name][row.State]; {
+	case t.copied():
+		t.refuse(Stale)
+	case ok && row.Current():
 		c.do(&t)
-	} else {
+	default:
 		t.unlisted()
 	}
 	if t.change.Refused != Applied {
 		return row, t.change
 	}
 	return t.row, t.change
+}
+
+// copied reports whether a worker repeats what it has said already of the newest lease.
+func (t *transition) copied() bool {
+	switch t.ev.Name {
+	case HandedBack, Done, NotDone, MayBeDone:
+		return t.row.Reported && t.ev.Fence == t.row.Fence
+	case Due, Lost, Lease, Hold, LeaseEnded, AnswerYes, AnswerNo, Expire, Close, Cancel, Redriven:
+	}
+	return false
 }
 
 // unlisted handles what changes nothing: an event in a state that the table does

@@ -60,6 +60,9 @@ type Row struct {
 	Closed bool
 	// Announced: the dead notice of this generation was emitted.
 	Announced bool
+	// Reported: the worker of the newest lease has said how its attempt ended. What it
+	// says again is a copy whose first reply was lost, not evidence.
+	Reported bool
 	// Successor is the generation that a redrive opened; 0 while this is the current one.
 	Successor int32
 

@@ -55,6 +55,7 @@ func (t *transition) lease() {
 	}
 	t.row.Attempt++
 	t.row.Fence++
+	t.row.Reported = false
 	t.row.Worker, t.row.LeasedAt, t.row.Limit = t.ev.Worker, t.now, t.row.Kind.Policy.Limit
 	t.to(job.Leased, "")
 }
