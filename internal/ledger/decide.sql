@@ -27,6 +27,11 @@ FOR UPDATE OF j SKIP LOCKED
 SELECT set_config('synchronous_commit', 'on', true), set_config('plan_cache_mode', 'force_generic_plan', true),
        set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), set_config('enable_seqscan', 'off', true)
 
+-- name: bounded
+-- Goes before a transaction of more than one round trip. A process that is paused in
+-- the middle of one holds its locks no longer than this, then its backend ends.
+SELECT set_config('idle_in_transaction_session_timeout', '30s', true)
+
 -- name: clock
 -- The ledger's clock, after any wait for locks.
 SELECT clock_timestamp()

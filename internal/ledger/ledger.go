@@ -76,7 +76,7 @@ func (l *Ledger) inTx(ctx context.Context, doing string, do func(pgx.Tx) error) 
 }
 
 func (l *Ledger) once(ctx context.Context, do func(pgx.Tx) error) error {
-	tx, err := l.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: "BEGIN; " + stmt("hot")})
+	tx, err := l.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: "BEGIN; " + stmt("hot") + "; " + stmt("bounded")})
 	if err != nil {
 		return fmt.Errorf("beginning a transaction: %w", err)
 	}
