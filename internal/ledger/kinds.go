@@ -48,12 +48,14 @@ func (l *Ledger) SyncKinds(ctx context.Context, kinds []machine.Kind) error {
 
 // LoadKinds reads the ledger's kinds again. Methods that meet an unknown kind call
 // it themselves; schedulers call it now and then to see changed policies.
-func (l *Ledger) LoadKinds(ctx context.Context) error {
+func (l *Ledger) LoadKinds(ctx context.Context) error { return l.loadKinds(ctx, l.pool) }
+
+func (l *Ledger) loadKinds(ctx context.Context, q querier) error {
 	type entry struct {
 		ID     int16
 		Config machine.Kind
 	}
-	rows, err := l.pool.Query(ctx, stmt("kinds_load"))
+	rows, err := q.Query(ctx, stmt("kinds_load"))
 	if err != nil {
 		return fmt.Errorf("reading the kinds: %w", err)
 	}
@@ -142,7 +144,7 @@ func (l *Ledger) termsID(ctx context.Context, t terms) (int16, error) {
 	if _, err := l.pool.Exec(ctx, stmt("terms_add"), t.channel, promises); err != nil {
 		return 0, fmt.Errorf("adding terms: %w", err)
 	}
-	if err := l.loadTerms(ctx); err != nil {
+	if err := l.loadTerms(ctx, l.pool); err != nil {
 		return 0, err
 	}
 	if id, ok := find(); ok {
@@ -162,7 +164,7 @@ func (l *Ledger) termsByID(ctx context.Context, id int16) (terms, error) {
 	if t, ok := find(); ok {
 		return t, nil
 	}
-	if err := l.loadTerms(ctx); err != nil {
+	if err := l.loadTerms(ctx, l.pool); err != nil {
 		return terms{}, err
 	}
 	if t, ok := find(); ok {
@@ -171,13 +173,13 @@ func (l *Ledger) termsByID(ctx context.Context, id int16) (terms, error) {
 	return terms{}, fmt.Errorf("the ledger has no terms with id %d", id)
 }
 
-func (l *Ledger) loadTerms(ctx context.Context) error {
+func (l *Ledger) loadTerms(ctx context.Context, q querier) error {
 	type entry struct {
 		ID       int16
 		Channel  string
 		Promises machine.Promises
 	}
-	rows, err := l.pool.Query(ctx, stmt("terms_load"))
+	rows, err := q.Query(ctx, stmt("terms_load"))
 	if err != nil {
 		return fmt.Errorf("reading the terms: %w", err)
 	}

@@ -62,17 +62,26 @@ func (l *Ledger) Unsendable(ctx context.Context, limit int) ([]machine.Unsendabl
 	if err != nil {
 		return nil, fmt.Errorf("listing what is set aside: %w", err)
 	}
+	all, err := l.scanUnsendable(ctx, rows)
+	if err != nil {
+		return nil, fmt.Errorf("listing what is set aside: %w", err)
+	}
+	return all, nil
+}
+
+// scanUnsendable collects the rows of unsendable_list and show_unsendable.
+func (l *Ledger) scanUnsendable(ctx context.Context, rows pgx.Rows) ([]machine.Unsendable, error) {
 	var all []machine.Unsendable
 	var kinds []int16
 	var r outboxRow
 	var u machine.Unsendable
-	_, err = pgx.ForEachRow(rows, []any{&u.Outbox, &u.Topic, &r.Kind, &r.Jobs, &r.Generations, &r.Emissions, &u.Tries, &u.Since, &u.Next, &u.Error}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&u.Outbox, &u.Topic, &r.Kind, &r.Jobs, &r.Generations, &r.Emissions, &u.Tries, &u.Since, &u.Next, &u.Error}, func() error {
 		u.Refs = r.refs()
 		all, kinds = append(all, u), append(kinds, r.Kind)
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("listing what is set aside: %w", err)
+		return nil, err
 	}
 	for i := range all {
 		kind, err := l.kindByID(ctx, kinds[i])
