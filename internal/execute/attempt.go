@@ -1,0 +1,88 @@
+package execute
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"duly.dev/duly/internal/channel"
+	"duly.dev/duly/internal/machine"
+	"duly.dev/duly/internal/traceparent"
+	"duly.dev/duly/pkg/job"
+)
+
+// attempt is one lease in hand, from the ledger's grant to the commit of its end.
+type attempt struct {
+	id        machine.Attempt
+	worker    *Worker
+	session   *session
+	lane      *lane
+	kind      *kind
+	grant     *machine.Grant
+	claim     *claim
+	leaseSent time.Time
+
+	// ctx ends at the limit; cancel ends it sooner, for Go handlers and at the end of
+	// a drain only.
+	ctx    context.Context //nolint:containedctx // an attempt is as long as its context
+	cancel context.CancelFunc
+	until  time.Time
+
+	begun    atomic.Bool
+	refused  atomic.Bool
+	reported atomic.Bool
+}
+
+// newAttempts makes an attempt of each grant that a claim waits for.
+func (l *lane) newAttempts(s *session, k *kind, sent time.Time, grants []machine.Grant, claims map[job.Ref]*claim) []*attempt {
+	all := make([]attempt, 0, len(grants))
+	attempts := make([]*attempt, 0, len(grants))
+	for i := range grants {
+		row := &grants[i].Row
+		c := claims[job.Ref{Job: row.Job, Generation: row.Generation, Emission: row.Emission}]
+		if c == nil {
+			continue // not asked for: the next heartbeats hand it back
+		}
+		all = append(all, attempt{
+			id:     machine.Attempt{Job: row.Job, Generation: row.Generation, Fence: row.Fence},
+			worker: l.worker, session: s, lane: l, kind: k, grant: &grants[i], claim: c, leaseSent: sent,
+		})
+		attempts = append(attempts, &all[len(all)-1])
+	}
+	for _, a := range attempts {
+		a.until = time.Now().Add(a.limit())
+		a.ctx, a.cancel = context.WithDeadline(l.worker.work, a.until) //nolint:gosec // released when the attempt ends
+	}
+	return attempts
+}
+
+// limit is the one that the lease was taken with.
+func (a *attempt) limit() time.Duration { return a.grant.Row.Limit }
+
+// effect is what the channel gets to see.
+func (a *attempt) effect(ctx context.Context) channel.Effect {
+	g, row := a.grant, &a.grant.Row
+	e := channel.Effect{
+		Kind: a.kind.Name, Key: g.Key, Subject: g.Subject, Period: g.Period,
+		Destination: g.Destination, Payload: g.Payload,
+		Generation: row.Generation, Attempt: row.Attempt,
+		EffectKey: job.WireEffectKey(a.kind.Name, g.Key, row.Generation, row.Channel),
+		Deadline:  row.Deadline, DeadlineZone: g.DeadlineZone, DeadlineLocal: g.DeadlineLocal,
+		TraceParent: g.TraceParent,
+		Begin:       a.begin,
+	}
+	if own := traceparent.Of(ctx); own != "" {
+		e.TraceParent = own
+	}
+	return e
+}
+
+// cutHandlers ends the contexts of the session's Go handlers: their lease is over,
+// or about to be.
+func (s *session) cutHandlers() {
+	for _, a := range s.running() {
+		if a.kind.Handler {
+			a.cancel()
+		}
+	}
+}

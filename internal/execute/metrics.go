@@ -1,0 +1,125 @@
+package execute
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"duly.dev/duly/internal/machine"
+	"duly.dev/duly/pkg/job"
+)
+
+// metrics are what the worker counts. Their label sets are closed: kinds, outcomes,
+// classes and codes of the configuration, reasons of this package.
+type metrics struct {
+	attempts      *prometheus.CounterVec
+	stale         *prometheus.CounterVec
+	early         *prometheus.CounterVec
+	held          *prometheus.CounterVec
+	refused       *prometheus.CounterVec
+	late          *prometheus.CounterVec
+	leaseDelay    *prometheus.HistogramVec
+	leaseBatch    prometheus.Histogram
+	settleBatch   prometheus.Histogram
+	running       prometheus.Gauge
+	registrations prometheus.Counter
+	rejected      prometheus.Counter
+	marks         prometheus.Counter
+	overdue       prometheus.Counter
+	givenUp       prometheus.Counter
+	trouble       prometheus.Counter
+}
+
+const namespace, subsystem = "duly", "worker"
+
+// newMetrics makes the metrics and registers them, unless registerer is nil.
+func newMetrics(registerer prometheus.Registerer) *metrics {
+	var all []prometheus.Collector
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem, Name: name, Help: help}, labels)
+		all = append(all, c)
+		return c
+	}
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem, Name: name, Help: help})
+		all = append(all, c)
+		return c
+	}
+	batch := func(name, help string) prometheus.Histogram {
+		h := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Subsystem: subsystem, Name: name, Help: help,
+			Buckets: prometheus.ExponentialBuckets(1, 2, 11)})
+		all = append(all, h)
+		return h
+	}
+	m := &metrics{
+		attempts: counters("attempts_total", "Attempts that ended, hand-backs (not_begun) among them, once the ledger has committed their end.",
+			"kind", "outcome", "class", "code"),
+		stale:       counters("stale_references_total", "References that could not be leased any more and were dropped.", "kind"),
+		early:       counters("early_references_total", "References of retries that came before their time.", "kind"),
+		held:        counters("held_references_total", "References whose jobs were held, by reason.", "reason"),
+		refused:     counters("refused_begins_total", "Attempts that were leased and not begun, by reason.", "reason"),
+		late:        counters("late_reports_total", "Reports that came after their lease was over and were kept as evidence.", "outcome"),
+		leaseBatch:  batch("lease_batch_references", "References in one lease call."),
+		settleBatch: batch("settle_batch_reports", "Reports in one settling call."),
+		running:     prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Subsystem: subsystem, Name: "running_attempts", Help: "Attempts that run now."}),
+		leaseDelay: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Subsystem: subsystem, Name: "lease_delay_seconds",
+			Help:    "From the instant at which a job was due to the lease of its first attempt, by the ledger's clock.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 14)}, []string{"kind"}),
+		registrations: counter("registrations_total", "Registrations of the process in the ledger; more than one means that the ledger ended it."),
+		rejected:      counter("rejected_messages_total", "Messages that nobody understood and that were set aside."),
+		marks:         counter("marks_total", "Marks that were passed on."),
+		overdue:       counter("overdue_attempts_total", "Attempts that did not return although their limit was over."),
+		givenUp:       counter("given_up_reports_total", "Reports that the ledger never took; their leases end as unknown."),
+		trouble:       counter("ledger_trouble_total", "Calls of the ledger that failed and were repeated."),
+	}
+	all = append(all, m.running, m.leaseDelay)
+	if registerer != nil {
+		registerer.MustRegister(all...)
+	}
+	return m
+}
+
+// watchSlots shows the lane's free slots.
+func (m *metrics) watchSlots(registerer prometheus.Registerer, l *lane) {
+	if registerer == nil {
+		return
+	}
+	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: namespace, Subsystem: subsystem, Name: "free_slots", Help: "Slots that are free now.",
+		ConstLabels: prometheus.Labels{"lane": l.name},
+	}, func() float64 { return float64(l.slots.available()) }))
+}
+
+// observeLease notes how long a first attempt has waited since it was due.
+func (m *metrics) observeLease(k *kind, row *machine.Row) {
+	if row.Attempt != 1 {
+		return
+	}
+	from := row.Due
+	if from.Before(row.Created) {
+		from = row.Created
+	}
+	k.delay.Observe(row.LeasedAt.Sub(from).Seconds())
+}
+
+// end is what attempts are counted by.
+type end struct {
+	kind    string
+	outcome job.Outcome
+	class   job.Class
+	code    job.Code
+}
+
+// count counts the committed ends of attempts, once for each set of labels.
+func (m *metrics) count(kinds map[string]*kind, part []ending) {
+	counts := make(map[end]int, 4)
+	for i := range part {
+		r := &part[i].report
+		k := kinds[r.Kind]
+		if k == nil {
+			continue // a hand-back of a stranger
+		}
+		counts[end{r.Kind, r.Result.Outcome, r.Result.Class, r.Result.Code.Label(k.Codes...)}]++
+	}
+	for e, n := range counts {
+		m.attempts.WithLabelValues(e.kind, string(e.outcome), string(e.class), string(e.code)).Add(float64(n))
+	}
+}

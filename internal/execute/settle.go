@@ -1,0 +1,294 @@
+package execute
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+
+	"duly.dev/duly/internal/machine"
+	"duly.dev/duly/pkg/job"
+)
+
+// Settler commits the ends of attempts.
+type Settler interface {
+	// Settle commits a batch of reports of one worker, hand-backs among them, and
+	// returns one Settled a report, in their order. A call that fails may have committed
+	// some of them; it is idempotent: what the same fence has settled counts as settled.
+	Settle(ctx context.Context, w machine.Worker, reports []machine.Report) ([]machine.Settled, error)
+}
+
+// maxBatch is the most that one call of the ledger leases or settles.
+const maxBatch = 1000
+
+// ending is the end of an attempt on its way into the ledger.
+type ending struct {
+	session *session
+	report  machine.Report
+	// attempt and claim are nil where nobody waits: the hand-back of a stranger, or a
+	// second report of an attempt that was reported as overdue.
+	attempt *attempt
+	claim   *claim
+	// again: it was sent before, and a late answer may speak of that.
+	again bool
+	// strikes counts how often it failed alone while others were settled.
+	strikes int
+}
+
+// maxStrikes is how often a report may fail alone before it is given up. Its lease
+// then ends by itself, as unknown.
+const maxStrikes = 5
+
+// settling is the loop that commits reports: natural batching, no linger.
+type settling struct {
+	worker   *Worker
+	queue    chan ending
+	finished chan struct{} // closed when no report is to come any more
+	pending  atomic.Int64  // reports that are not committed
+}
+
+func newSettling(w *Worker, capacity int) *settling {
+	return &settling{worker: w, queue: make(chan ending, capacity), finished: make(chan struct{})}
+}
+
+// put queues a report; it waits while the queue is full, which keeps the attempt's
+// slot and so slows down the intake.
+func (s *settling) put(e ending) {
+	s.pending.Add(1)
+	select {
+	case s.queue <- e:
+	case <-s.finished:
+	}
+}
+
+// report queues the end of an attempt. Only the first counts, except that a success
+// is reported even after the attempt was given up as overdue.
+func (w *Worker) report(a *attempt, r job.Result) {
+	e := ending{session: a.session, report: machine.Report{
+		Attempt: a.id, Kind: a.kind.Name, Result: r, Classifier: a.kind.Classifier, Row: a.grant.Row,
+	}}
+	switch {
+	case a.reported.CompareAndSwap(false, true):
+		e.attempt, e.claim = a, a.claim
+	case r.Outcome != job.OutcomeDelivered:
+		return
+	}
+	w.settling.put(e)
+}
+
+// handBack queues the hand-back of a fence that nobody here runs.
+func (w *Worker) handBack(s *session, id machine.Attempt) {
+	w.settling.put(ending{session: s, report: machine.Report{Attempt: id, Result: job.NotBegun("held in the ledger, unknown to its worker")}})
+}
+
+// run settles until finished is closed and everything is committed, or ctx ends.
+func (s *settling) run(ctx context.Context) {
+	var failed []ending
+	wait := newPause()
+	for {
+		batch, ok := s.collect(ctx, failed)
+		if !ok {
+			return
+		}
+		if failed = s.round(ctx, batch); len(failed) == 0 {
+			wait.reset()
+		} else if !wait.wait(ctx) {
+			return
+		}
+	}
+}
+
+// collect returns what failed before and what is there now; it waits if that is
+// nothing. It is false when nothing is to come any more, or ctx ended.
+func (s *settling) collect(ctx context.Context, batch []ending) ([]ending, bool) {
+	if len(batch) == 0 {
+		select {
+		case e := <-s.queue:
+			batch = append(batch, e)
+		case <-ctx.Done():
+			return nil, false
+		case <-s.finished:
+			select {
+			case e := <-s.queue:
+				batch = append(batch, e)
+			default:
+				return nil, false
+			}
+		}
+	}
+	for len(batch) < maxBatch {
+		select {
+		case e := <-s.queue:
+			batch = append(batch, e)
+		default:
+			return batch, true
+		}
+	}
+	return batch, true
+}
+
+// round tries to settle the batch and returns what could not be settled. A part that
+// fails is halved until the bad report stands alone; that is tried once more
+// without what the receiver said. Two failures of single reports in a row, or a call
+// that nobody answered, speak of the ledger and end the round. A report that failed
+// alone before another was settled gets a strike.
+func (s *settling) round(ctx context.Context, batch []ending) (failed []ending) {
+	parts := split(batch)
+	alone, struck := 0, 0
+	for len(parts) > 0 {
+		part := parts[len(parts)-1]
+		parts = parts[:len(parts)-1]
+		err := s.try(ctx, part)
+		if err != nil && len(part) == 1 && !isTrouble(err) {
+			err = s.tryBare(ctx, part[0], err)
+		}
+		switch {
+		case err == nil:
+			for ; struck < len(failed); struck++ {
+				failed[struck].strikes++
+			}
+			alone = 0
+			continue
+		case len(part) > 1 && !isTrouble(err):
+			parts = append(parts, part[len(part)/2:], part[:len(part)/2])
+			continue
+		}
+		failed = append(failed, part...)
+		if alone++; alone < 2 && !isTrouble(err) {
+			continue
+		}
+		s.worker.log.WarnContext(ctx, "cannot settle, trying again", "reports", len(batch), "error", err)
+		for _, rest := range parts {
+			failed = append(failed, rest...)
+		}
+		parts = nil
+	}
+	for i := range failed {
+		failed[i].again = true
+	}
+	return slices.DeleteFunc(failed, func(e ending) bool { return e.strikes >= maxStrikes && s.giveUp(ctx, &e) })
+}
+
+// split cuts a batch into parts of one session, sorted by job, without two reports
+// of one attempt in a part. Usually that is one part.
+func split(batch []ending) [][]ending {
+	slices.SortStableFunc(batch, func(a, b ending) int {
+		return cmp.Or(cmp.Compare(a.session.worker.ID, b.session.worker.ID), cmp.Compare(a.report.Job, b.report.Job),
+			cmp.Compare(a.report.Generation, b.report.Generation))
+	})
+	var parts [][]ending
+	from := 0
+	for i := 1; i <= len(batch); i++ {
+		if i < len(batch) && batch[i].session == batch[from].session && batch[i].report.Attempt != batch[i-1].report.Attempt {
+			continue
+		}
+		parts = append(parts, slices.Clip(batch[from:i]))
+		from = i
+	}
+	slices.Reverse(parts) // the last is tried first
+	return parts
+}
+
+// isTrouble reports whether the error speaks of the ledger or the way to it, not of
+// a report.
+func isTrouble(err error) bool {
+	return errors.Is(err, machine.ErrUnclear) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// try settles a part in one call and, once that is committed, all that waits for it.
+func (s *settling) try(ctx context.Context, part []ending) error {
+	reports := make([]machine.Report, len(part))
+	for i := range part {
+		reports[i] = part[i].report
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.worker.callLimit())
+	defer cancel()
+	settled, err := s.worker.o.Ledger.Settle(ctx, part[0].session.worker, reports)
+	if err != nil {
+		return err
+	}
+	s.committed(ctx, part, settled)
+	return nil
+}
+
+// tryBare settles a report that failed alone, without what the receiver said: the
+// outcome matters more than its words.
+func (s *settling) tryBare(ctx context.Context, bare ending, cause error) error {
+	r := &bare.report.Result
+	r.Receipt, r.Detail = nil, "what the receiver said could not be stored"
+	if !r.Code.Known() {
+		r.Code = job.CodeOther
+	}
+	if err := s.try(ctx, []ending{bare}); err != nil {
+		return err
+	}
+	s.worker.log.LogAttrs(ctx, slog.LevelError, "a result was settled without its details, which could not be stored", append(bare.logAttrs(), slog.Any("error", cause))...)
+	return nil
+}
+
+// giveUp leaves a report that cannot be settled: its lease ends by itself.
+func (s *settling) giveUp(ctx context.Context, e *ending) bool {
+	s.worker.log.LogAttrs(ctx, slog.LevelError, "a result cannot be settled and is given up; its lease will end as unknown", e.logAttrs()...)
+	s.worker.metrics.givenUp.Inc()
+	if e.attempt != nil {
+		e.session.settled([]machine.Attempt{e.report.Attempt})
+	}
+	e.claim.left()
+	s.pending.Add(-1)
+	return true
+}
+
+// committed does what waits for the commit: it forgets the attempts, closes the
+// messages, counts and logs.
+func (s *settling) committed(ctx context.Context, part []ending, settled []machine.Settled) {
+	s.worker.metrics.settleBatch.Observe(float64(len(part)))
+	ids := make([]machine.Attempt, 0, len(part))
+	for i := range part {
+		e := &part[i]
+		if e.attempt != nil {
+			ids = append(ids, e.report.Attempt)
+		}
+		e.claim.settled()
+		if settled[i].Late && !e.again {
+			s.worker.metrics.late.WithLabelValues(string(e.report.Result.Outcome)).Inc()
+		}
+		s.worker.logEnd(ctx, e, settled[i])
+	}
+	part[0].session.settled(ids)
+	s.worker.metrics.count(s.worker.kinds, part)
+	s.pending.Add(-int64(len(part)))
+}
+
+// logEnd logs what is worth a line: everything but a plain delivery.
+func (w *Worker) logEnd(ctx context.Context, e *ending, now machine.Settled) {
+	level, r := slog.LevelInfo, e.report.Result
+	switch {
+	case r.Outcome == job.OutcomeDelivered && !now.Late:
+		level = slog.LevelDebug
+	case r.Outcome == job.OutcomeUnknown:
+		level = slog.LevelWarn
+	}
+	if !w.log.Enabled(ctx, level) {
+		return
+	}
+	attrs := append(e.logAttrs(), slog.String("outcome", string(r.Outcome)), slog.String("state", string(now.State)), slog.Bool("late", now.Late))
+	if r.Outcome != job.OutcomeDelivered {
+		attrs = append(attrs, slog.String("class", string(r.Class)), slog.String("code", string(r.Code)))
+	}
+	if !now.WakeAt.IsZero() {
+		attrs = append(attrs, slog.Time("wake_at", now.WakeAt))
+	}
+	w.log.LogAttrs(ctx, level, "an attempt ended", attrs...)
+}
+
+func (e *ending) logAttrs() []slog.Attr {
+	if e.attempt != nil {
+		return e.attempt.logAttrs()
+	}
+	id := e.report.Attempt
+	return []slog.Attr{
+		slog.String("kind", e.report.Kind), slog.Int64("job", id.Job), slog.Int("generation", int(id.Generation)), slog.Int64("fence", id.Fence),
+	}
+}

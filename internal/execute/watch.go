@@ -1,0 +1,47 @@
+package execute
+
+import (
+	"context"
+	"time"
+
+	"duly.dev/duly/pkg/job"
+)
+
+const (
+	// watchEvery is how often the running attempts are looked at.
+	watchEvery = time.Second
+	// handlerMargin is how long before the end of its lease a Go handler's context ends,
+	// so that it has time to stop.
+	handlerMargin = 2*watchEvery + time.Second
+)
+
+// watch looks after what runs, until ctx ends.
+func (w *Worker) watch(ctx context.Context) {
+	for sleep(ctx, watchEvery) {
+		w.watchOnce(time.Now())
+	}
+}
+
+// watchOnce ends Go handlers whose lease is about to end without a renewal, and
+// reports attempts that do not return although their limit is over: nobody knows
+// what they do.
+func (w *Worker) watchOnce(now time.Time) {
+	for _, s := range w.board.sessions() {
+		if left, _ := s.left(); left <= min(handlerMargin, s.worker.LeaseTime/4) {
+			s.cutHandlers()
+		}
+		for _, a := range s.running() {
+			if now.Sub(a.until) > a.kind.Policy.PauseBound && !a.reported.Load() {
+				w.metrics.overdue.Inc()
+				go w.giveUp(a, "the attempt did not return although its limit was over")
+			}
+		}
+	}
+}
+
+// giveUp reports an attempt that runs on as unknown; its slot stays taken until it
+// returns. A success that it then brings is reported too.
+func (w *Worker) giveUp(a *attempt, why string) {
+	a.cancel()
+	w.report(a, job.MayBeDone(job.CodeTimeout, why))
+}
