@@ -15,6 +15,8 @@ const (
 	// have: rows of bulk transactions hold hundreds, and what a page costs to repeat
 	// should not depend on that.
 	maxRows, minRows, aimRefs = 1000, 4, 8192
+	// noticeRest is how many times longer the dead topic rests: its readers are people.
+	noticeRest = 5
 	// tendEvery is how often what was set aside is looked at.
 	tendEvery = 2 * time.Second
 	// measureEvery is how often the ledger is asked for figures, and depthMost is how
@@ -58,7 +60,9 @@ func newRelay(d *Dispatcher, topic string) *relay {
 		// With what may have gone by since the last renewal, less than the claim.
 		patience: o.Claim / 2,
 	}
-	if !r.dead {
+	if r.dead {
+		r.pace.rest *= noticeRest
+	} else {
 		r.marker = &marker{
 			lane: topic, holder: d.holder, marks: o.Ledger, bus: o.Bus, metrics: d.metrics,
 			every: o.MarkEvery, most: o.MarkMost,

@@ -18,6 +18,7 @@ import (
 type Ledger struct {
 	pool    *pgxpool.Pool
 	unclear unclearLeases
+	idle    idleTopics
 
 	mu    sync.RWMutex
 	kinds map[int16]machine.Kind // by the ledger's id

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -86,7 +87,7 @@ func (l *Ledger) ReadOutbox(ctx context.Context, topic, holder string, limit int
 // page reads the page behind the place; one without rows ends the pass.
 func (l *Ledger) page(ctx context.Context, topic string, p place, limit int) (machine.Page, error) {
 	page := machine.Page{Last: true, Cursor: p.cursor}
-	if !p.moved {
+	if !p.moved || l.idle.knows(topic, p) {
 		return page, nil
 	}
 	rows, err := l.between(ctx, l.pool, span{topic, p.relayed, p.cursor.Pass, p.cursor.XID, p.cursor.ID}, limit)
@@ -102,8 +103,23 @@ func (l *Ledger) page(ctx context.Context, topic string, p place, limit int) (ma
 		page.Rows = append(page.Rows, row)
 		page.Cursor.XID, page.Cursor.ID = r.XID, r.ID
 	}
+	if len(rows) == 0 {
+		l.idle.learn(topic, p)
+	}
 	return page, nil
 }
+
+// idleTopics remembers, for each topic, the snapshot in which there was nothing behind
+// the cursor. An idle ledger shows the same snapshot again and again, and need not be
+// searched for each.
+type idleTopics struct{ known sync.Map } // topic → place
+
+func (i *idleTopics) knows(topic string, p place) bool {
+	known, ok := i.known.Load(topic)
+	return ok && known == p
+}
+
+func (i *idleTopics) learn(topic string, p place) { i.known.Store(topic, p) }
 
 func (l *Ledger) place(ctx context.Context, topic, holder string) (place, error) {
 	var p place
