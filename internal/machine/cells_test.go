@@ -136,6 +136,15 @@ forced                | successor
 closed, cancel requested | unknown
 no                       | cancelled
 
+reported         | retry     | unknown   | delivered
+handed back      | .         | .         | .
+done             | delivered | delivered | .
+done, late       | delivered | delivered | recorded
+transient        | .         | .         | .
+transient, late  | recorded  | recorded  | recorded
+may be done      | .         | .         | .
+yes              | delivered | delivered | recorded
+
 superseded       | unknown  | quarantined
 done             | recorded | recorded
 done, late       | recorded | recorded
@@ -166,6 +175,7 @@ var special = map[string]func(*Row){
 	"noted permanent":          func(r *Row) { r.Reason = job.ReasonPermanent },
 	"closed":                   func(r *Row) { r.Closed = true },
 	"closed, cancel requested": func(r *Row) { r.Closed, r.CancelRequested = true, true },
+	"reported":                 func(r *Row) { r.Reported = true },
 	"superseded":               func(r *Row) { r.Successor = 3 },
 }
 

@@ -101,8 +101,7 @@ type Record struct {
 	Actor   string
 	Receipt *job.Receipt
 	// Late: the event came from a lease that was over, or changed nothing; it is kept
-	// as evidence. Reports are repeated when a reply was lost, so a ledger appends a
-	// late record only where the generation has none of the same fence and name.
+	// as evidence.
 	Late bool
 }
 

@@ -15,7 +15,7 @@ type step struct {
 	ev            Event
 	now           time.Time
 	change        Change
-	// moved: something about the row changed.
+	// moved: something about the row changed that decides anything.
 	moved bool
 	// work are the emissions that announce the generation to workers; notices are
 	// the others.
@@ -27,7 +27,14 @@ type step struct {
 func take(next func(Row, Event, time.Time) (Row, Change), r Row, ev Event, now time.Time) step {
 	s := step{before: r, ev: ev, now: now}
 	s.after, s.change = next(r, ev, now)
-	s.moved = !same(s.before, s.after)
+	return complete(s)
+}
+
+// complete fills in what follows from a decision.
+func complete(s step) step {
+	heard := s.after
+	heard.Reported = s.before.Reported // what was heard changes nothing but what is a copy
+	s.moved = !same(s.before, heard)
 	for _, e := range s.change.Emissions {
 		if e.Dead {
 			s.notices++
@@ -58,7 +65,7 @@ var invariants = []struct {
 	keeps   func(step) bool
 }{
 	{"what is refused leaves the row as it was, records nothing and emits nothing", func(s step) bool {
-		return s.applied() || (!s.moved && s.change.Record == nil && len(s.change.Emissions) == 0)
+		return s.applied() || (!s.moved && s.before.Reported == s.after.Reported && s.change.Record == nil && len(s.change.Emissions) == 0)
 	}},
 	{"what is applied is recorded, from the old state to the new one", func(s step) bool {
 		return !s.applied() || (s.change.Record != nil && s.change.Record.From == s.before.State && s.change.Record.To == s.after.State)
@@ -147,7 +154,7 @@ var invariants = []struct {
 		}
 	}},
 	{"success wins everywhere but in cancelled", func(s step) bool {
-		if s.ev.Name != Done || !s.leasedOnce() {
+		if s.ev.Name != Done || !s.leasedOnce() || s.before.State == job.Delivered {
 			return true
 		}
 		return s.applied() && (s.after.State == job.Delivered || s.before.State == job.Cancelled || !s.before.Current())
@@ -159,10 +166,26 @@ var invariants = []struct {
 	{"what a worker says of a lease that it had is never lost", func(s step) bool {
 		switch s.ev.Name {
 		case Done, NotDone, MayBeDone:
-			return !s.leasedOnce() || s.change.Record != nil
+			copied := s.before.Reported && s.ev.Fence == s.before.Fence
+			return !s.leasedOnce() || s.change.Record != nil || copied
 		default:
 			return true
 		}
+	}},
+	{"what is said again of the newest lease is neither recorded nor obeyed, unless it is a first success", func(s step) bool {
+		switch s.ev.Name {
+		case HandedBack, Done, NotDone, MayBeDone:
+			copied := s.before.Reported && s.ev.Fence == s.before.Fence
+			return !copied || !s.applied() || (s.ev.Name == Done && s.before.State != job.Delivered)
+		default:
+			return true
+		}
+	}},
+	{"what was heard of the newest lease is remembered until the next one", func(s step) bool {
+		if s.after.Fence != s.before.Fence {
+			return !s.after.Reported
+		}
+		return s.after.Reported || !s.before.Reported
 	}},
 	{"a dead notice is emitted once, and only of what needs a person", func(s step) bool {
 		switch s.notices {
@@ -208,6 +231,13 @@ var invariants = []struct {
 		asked := s.now.Add(min(s.ev.Result.RetryAfter, p.Cap))
 		return !s.after.WakeAt.After(latestOf(latestOf(s.now, s.after.Deadline.Add(-p.Limit)), asked))
 	}},
+	{"nothing is retried that has expired, is permanent or unclassified to its cap, or has had all its attempts", func(s step) bool {
+		retried := s.after.Waiting == job.WaitingRetry && s.before.Waiting != job.WaitingRetry
+		p := s.before.Kind.Policy
+		ended := s.after.Attempt >= p.MaxAttempts || s.after.LastClass == job.ClassPermanent || s.before.Expired(s.now) != "" ||
+			(s.after.LastClass == job.ClassUnclassified && s.after.Unclassified >= p.UnclassifiedCap)
+		return !retried || !ended
+	}},
 	{"a doubtful retry begins while its receiver dedupes", func(s step) bool {
 		retried := s.after.Waiting == job.WaitingRetry && s.before.Waiting != job.WaitingRetry
 		return !retried || s.after.Repeatable(s.after.WakeAt)
@@ -245,7 +275,7 @@ var invariants = []struct {
 }
 
 // broken returns what the step breaks: the demands of invariants, and the way forward.
-func (s step) broken() []string {
+func (s step) broken(next func(Row, Event, time.Time) (Row, Change)) []string {
 	var all []string
 	for _, i := range invariants {
 		if !i.keeps(s) {
@@ -255,7 +285,7 @@ func (s step) broken() []string {
 	if !s.moved {
 		return all
 	}
-	if why := stuck(Next, s.after, s.now); why != "" {
+	if why := stuck(next, s.after, s.now); why != "" {
 		all = append(all, "always a way forward: "+why)
 	}
 	return all

@@ -38,11 +38,15 @@ func (cells transitions) next(row Row, ev Event, now time.Time) (Row, Change) {
 	return t.row, t.change
 }
 
-// copied reports whether a worker repeats what it has said already of the newest lease.
+// copied reports whether a worker repeats what it has said already of the newest
+// lease. A success behind another end is none: it is late, and the best news.
 func (t *transition) copied() bool {
+	said := t.row.Reported && t.mine()
 	switch t.ev.Name {
-	case HandedBack, Done, NotDone, MayBeDone:
-		return t.row.Reported && t.ev.Fence == t.row.Fence
+	case HandedBack, NotDone, MayBeDone:
+		return said
+	case Done:
+		return said && t.row.State == job.Delivered
 	case Due, Lost, Lease, Hold, LeaseEnded, AnswerYes, AnswerNo, Expire, Close, Cancel, Redriven:
 	}
 	return false
@@ -106,6 +110,9 @@ func (t *transition) evidence() {
 	if !t.leasedOnce() {
 		t.refuse(Stale)
 		return
+	}
+	if t.mine() && t.row.Current() && t.row.State != job.Cancelled {
+		t.row.Reported = true
 	}
 	t.record()
 }

@@ -1,7 +1,6 @@
 package memledger
 
 import (
-	"slices"
 	"time"
 
 	"duly.dev/duly/internal/machine"
@@ -79,16 +78,9 @@ func (l *Ledger) store(g *generation, row machine.Row, change machine.Change) {
 	g.row = row
 }
 
-// record appends an event. Evidence is kept once: reports come again when a reply
-// was lost.
+// record appends an event.
 func (l *Ledger) record(now time.Time, row machine.Row, r *machine.Record, t target) {
 	if r == nil {
-		return
-	}
-	same := func(e Event) bool {
-		return e.Job == row.Job && e.Generation == row.Generation && e.Fence == r.Fence && e.Name == r.Name
-	}
-	if r.Late && r.From == r.To && slices.ContainsFunc(l.events, same) {
 		return
 	}
 	l.eventID++
