@@ -69,7 +69,7 @@ type passing struct {
 // receive takes messages until ctx ends or the consumer fails for good.
 func (l *lane) receive(ctx context.Context) error {
 	for {
-		if _, err := l.worker.board.fresh(ctx); err != nil {
+		if _, err := l.worker.board.fresh(ctx, 0); err != nil {
 			return nil //nolint:nilerr // ctx ended: the order to drain
 		}
 		free, err := l.slots.wait(ctx, l.need)

@@ -28,7 +28,7 @@ func (l *lane) lease(ctx context.Context, k *kind, claims []*claim) {
 	claims = l.pair(claims)
 	wait := newPause()
 	for len(claims) > 0 {
-		s, err := l.worker.board.fresh(l.worker.soft)
+		s, err := l.worker.board.fresh(l.worker.soft, l.worker.need(k))
 		if err != nil {
 			l.slots.give(len(claims))
 			leave(claims)

@@ -104,10 +104,14 @@ func newRig(t *testing.T, edit func(*rig)) *rig {
 }
 
 // inBubble runs do with a started rig in a bubble, and stops the worker afterwards.
-func inBubble(t *testing.T, edit func(*rig), do func(t *testing.T, r *rig)) {
+// edit changes the rig before the worker is made, adjust the worker before it runs.
+func inBubble(t *testing.T, edit func(*rig), do func(t *testing.T, r *rig), adjust ...func(*Worker)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, edit)
+		for _, do := range adjust {
+			do(r.worker)
+		}
 		r.start()
 		t.Cleanup(func() { // also when the test has failed
 			if r.stop != nil {

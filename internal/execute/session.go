@@ -59,11 +59,11 @@ func (s *session) left() (time.Duration, refusal) {
 	return s.worker.LeaseTime - elapsed, refusedLease
 }
 
-// fresh reports whether the lease is good for more than half of its time: below
-// that, leasing would only hand back.
-func (s *session) fresh() bool {
+// fresh reports whether more than half of the lease is left, and as much as is
+// needed: below that, leasing would only hand back.
+func (s *session) fresh(need time.Duration) bool {
 	left, _ := s.left()
-	return left > s.worker.LeaseTime/2
+	return left > max(need, s.worker.LeaseTime/2)
 }
 
 func (s *session) renewed(sent, sentWall time.Time) {
@@ -209,9 +209,9 @@ func (b *board) end(s *session) bool {
 	return true
 }
 
-// fresh waits for a session whose lease is good; it returns ctx's error when ctx
-// ends first.
-func (b *board) fresh(ctx context.Context) (*session, error) {
+// fresh waits for a session whose lease is good for what is needed; it returns ctx's
+// error when ctx ends first.
+func (b *board) fresh(ctx context.Context, need time.Duration) (*session, error) {
 	for {
 		b.mu.Lock()
 		s, changed := b.current, b.changed
@@ -219,7 +219,7 @@ func (b *board) fresh(ctx context.Context) (*session, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if s != nil && s.fresh() {
+		if s != nil && s.fresh(need) {
 			return s, nil
 		}
 		select {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/job"
@@ -86,44 +87,48 @@ func (w *Worker) handBack(s *session, id machine.Attempt) {
 // run settles until finished is closed and everything is committed, or ctx ends.
 func (s *settling) run(ctx context.Context) {
 	var failed []ending
+	var trouble bool
 	wait := newPause()
 	for {
-		batch, ok := s.collect(ctx, failed)
+		if trouble && !wait.wait(ctx) {
+			return
+		}
+		batch, ok := s.collect(ctx, failed, wait)
 		if !ok {
 			return
 		}
-		if failed = s.round(ctx, batch); len(failed) == 0 {
+		if failed, trouble = s.round(ctx, batch); len(failed) == 0 {
 			wait.reset()
-		} else if !wait.wait(ctx) {
-			return
 		}
 	}
 }
 
-// collect returns what failed before and what is there now; it waits if that is
-// nothing. It is false when nothing is to come any more, or ctx ended.
-func (s *settling) collect(ctx context.Context, batch []ending) ([]ending, bool) {
-	if len(batch) == 0 {
-		select {
-		case e := <-s.queue:
-			batch = append(batch, e)
-		case <-ctx.Done():
-			return nil, false
-		case <-s.finished:
-			select {
-			case e := <-s.queue:
-				batch = append(batch, e)
-			default:
-				return nil, false
-			}
-		}
+// collect returns what failed before and what is there now. If that is nothing new,
+// it waits: for a report, or for the next try of what failed. It is false when
+// nothing is to come any more, or ctx ended.
+func (s *settling) collect(ctx context.Context, batch []ending, wait *pause) ([]ending, bool) {
+	var again <-chan time.Time
+	finished := s.finished
+	if len(batch) > 0 {
+		finished = nil
+		timer := time.NewTimer(wait.next.NextBackOff())
+		defer timer.Stop()
+		again = timer.C
+	}
+	select {
+	case e := <-s.queue:
+		batch = append(batch, e)
+	case <-again:
+	case <-ctx.Done():
+		return nil, false
+	case <-finished:
 	}
 	for len(batch) < maxBatch {
 		select {
 		case e := <-s.queue:
 			batch = append(batch, e)
 		default:
-			return batch, true
+			return batch, len(batch) > 0
 		}
 	}
 	return batch, true
@@ -132,9 +137,9 @@ func (s *settling) collect(ctx context.Context, batch []ending) ([]ending, bool)
 // round tries to settle the batch and returns what could not be settled. A part that
 // fails is halved until the bad report stands alone; that is tried once more
 // without what the receiver said. Two failures of single reports in a row, or a call
-// that nobody answered, speak of the ledger and end the round. A report that failed
-// alone before another was settled gets a strike.
-func (s *settling) round(ctx context.Context, batch []ending) (failed []ending) {
+// that nobody answered, speak of trouble with the ledger and end the round. A report
+// that failed alone before another was settled gets a strike.
+func (s *settling) round(ctx context.Context, batch []ending) (failed []ending, trouble bool) {
 	parts := split(batch)
 	alone, struck := 0, 0
 	for len(parts) > 0 {
@@ -163,12 +168,12 @@ func (s *settling) round(ctx context.Context, batch []ending) (failed []ending) 
 		for _, rest := range parts {
 			failed = append(failed, rest...)
 		}
-		parts = nil
+		parts, trouble = nil, true
 	}
 	for i := range failed {
 		failed[i].again = true
 	}
-	return slices.DeleteFunc(failed, func(e ending) bool { return e.strikes >= maxStrikes && s.giveUp(ctx, &e) })
+	return slices.DeleteFunc(failed, func(e ending) bool { return e.strikes >= maxStrikes && s.giveUp(ctx, &e) }), trouble
 }
 
 // split cuts a batch into parts of one session, sorted by job, without two reports

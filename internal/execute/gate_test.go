@@ -1,0 +1,169 @@
+package execute
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"duly.dev/duly/internal/channel"
+	"duly.dev/duly/internal/machine"
+	"duly.dev/duly/pkg/job"
+)
+
+// afterwards performs effects that need d before their first byte.
+func afterwards(d time.Duration, r *rig) func(context.Context, channel.Effect) job.Result {
+	return func(ctx context.Context, e channel.Effect) job.Result {
+		if !sleep(ctx, d) {
+			return job.NotDone(job.ClassTransient, job.CodeUnreachable, "no connection within the limit")
+		}
+		return r.hold(ctx, e)
+	}
+}
+
+func TestPausedWorkerCannotBeginPastItsLease(t *testing.T) { // G1, G5
+	t.Parallel()
+	inBubble(t, func(r *rig) {
+		close(r.open)
+		r.kind.Policy.Limit = 24 * time.Second
+		r.performer.do = afterwards(7*time.Second, r)
+	}, func(t *testing.T, r *rig) {
+		r.books.with(func() { r.books.onBeat = func(int) fault { return fault{fail: errDown} } })
+		r.put("a")
+		r.pass(8 * time.Second)
+		require.Empty(t, r.performer.began(), "7 s after the last renewal, 24 s do not fit into 30 s")
+		row := r.books.row(1)
+		require.Equal(t, job.Ready, row.State)
+		require.Zero(t, row.Attempt, "what did not begin is handed back and not counted")
+		r.books.with(func() { r.books.onBeat = nil })
+		r.performer.do = r.hold
+		r.pass(10 * time.Second)
+		r.requireState(1, job.Delivered, 1)
+	})
+}
+
+func TestEffectThatBeganMayUseItsWholeLimit(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(r *rig) {
+		r.performer.do = func(ctx context.Context, e channel.Effect) job.Result {
+			require.NoError(r.t, e.Begin())
+			<-ctx.Done()
+			return job.Done(nil)
+		}
+	}, func(t *testing.T, r *rig) {
+		r.put("a")
+		r.settle()
+		r.books.with(func() { r.books.onBeat = func(int) fault { return fault{fail: errDown} } })
+		r.pass(9999 * time.Millisecond)
+		require.Equal(t, job.Leased, r.books.row(1).State)
+		r.pass(time.Millisecond)
+		r.requireState(1, job.Delivered, 1)
+	})
+}
+
+func TestSuspendedMachineCannotBegin(t *testing.T) {
+	t.Parallel()
+	for name, jump := range map[string]time.Duration{"it slept for an hour": time.Hour, "its clock was set back": -time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var ahead time.Duration
+			inBubble(t, func(r *rig) {
+				close(r.open)
+				r.performer.do = afterwards(time.Second, r)
+			}, func(t *testing.T, r *rig) {
+				r.put("a")
+				r.settle()
+				ahead = jump
+				r.pass(time.Second)
+				require.Empty(t, r.performer.began())
+				require.Zero(t, r.books.row(1).Attempt)
+				r.pass(10 * time.Second) // the next renewal makes the lease good again
+				r.requireState(1, job.Delivered, 1)
+			}, func(w *Worker) { w.wall = func() time.Time { return time.Now().Round(0).Add(ahead) } })
+		})
+	}
+}
+
+func TestClockThatIsSlewedIsNoSuspension(t *testing.T) {
+	t.Parallel()
+	var ahead time.Duration
+	inBubble(t, func(r *rig) {
+		close(r.open)
+		r.performer.do = afterwards(time.Second, r)
+	}, func(t *testing.T, r *rig) {
+		r.put("a")
+		r.settle()
+		ahead = 10 * time.Millisecond
+		r.pass(time.Second)
+		r.requireState(1, job.Delivered, 1)
+	}, func(w *Worker) { w.wall = func() time.Time { return time.Now().Round(0).Add(ahead) } })
+}
+
+func TestNoEffectBeginsAfterTheDeadline(t *testing.T) { // G7
+	t.Parallel()
+	inBubble(t, func(r *rig) {
+		close(r.open)
+		r.performer.do = afterwards(2*time.Second, r)
+	}, func(t *testing.T, r *rig) {
+		g := machine.Grant{Key: "a", Row: machine.Row{Deadline: time.Now().Add(2 * time.Second)}}
+		r.books.announce("greeting", "mail", r.books.put(r.kind.Kind, g))
+		g = machine.Grant{Key: "b", Row: machine.Row{Deadline: time.Now().Add(2*time.Second + time.Millisecond)}}
+		r.books.announce("greeting", "mail", r.books.put(r.kind.Kind, g))
+		r.pass(2 * time.Second)
+		require.Equal(t, []string{"b"}, r.performer.began())
+		row := r.requireState(1, job.Quarantined, 0)
+		require.Equal(t, job.ReasonDeadline, row.Reason)
+		r.requireState(2, job.Delivered, 1)
+	})
+}
+
+func TestNoRepeatBeginsOutsideTheWindow(t *testing.T) { // G8
+	t.Parallel()
+	inBubble(t, func(r *rig) {
+		close(r.open)
+		r.kind.Promises.Window = 2 * time.Minute
+		r.performer.do = afterwards(5*time.Second, r)
+	}, func(t *testing.T, r *rig) {
+		// A doubtful attempt whose window has room for a repeat that begins within 3 s, not
+		// for one that needs 5 s before its first byte.
+		p, promises := r.kind.Policy, r.kind.Promises
+		since := time.Now().Add(3*time.Second - (promises.Window - promises.Settle - p.PauseBound - p.Limit))
+		ref := r.books.put(r.kind.Kind, machine.Grant{Key: "a"})
+		r.books.change(1, func(row *machine.Row) {
+			row.Attempt, row.Fence, row.DoubtSince, row.DoubtUntil, row.LeasedAt = 1, 1, since, since, since
+			row.Fixed, row.Channel, row.Promises = true, "test", promises
+			row.State, row.Waiting, row.WakeAt = job.Scheduled, job.WaitingRetry, time.Now()
+		})
+		r.books.announce("greeting", "mail", ref)
+		r.pass(6 * time.Second)
+		require.Empty(t, r.performer.began())
+		row := r.requireState(1, job.Unknown, 1)
+		require.True(t, row.InDoubt())
+	})
+}
+
+func TestEndedLimitRefusesTheBegin(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(r *rig) {
+		r.performer.do = func(ctx context.Context, e channel.Effect) job.Result {
+			<-ctx.Done()
+			if err := e.Begin(); err != nil {
+				return job.NotBegun(err.Error())
+			}
+			return job.Done(nil)
+		}
+	}, func(t *testing.T, r *rig) {
+		r.put("a")
+		r.pass(10 * time.Second)
+		require.Empty(t, r.performer.began())
+		r.performer.do = nil
+		r.pass(10 * time.Second)
+		r.requireState(1, job.Delivered, 1)
+	})
+}
+
+func TestFailureAfterARefusedBeginIsHandedBack(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, job.NotBegun("x"), judge(job.NotDone(job.ClassTransient, job.CodeUnreachable, "x"), false, true))
+}
