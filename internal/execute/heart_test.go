@@ -1,0 +1,205 @@
+package execute
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"duly.dev/duly/internal/channel"
+	"duly.dev/duly/pkg/job"
+)
+
+func TestWorkerThatWasEndedDropsEverythingAndRegistersAnew(t *testing.T) { // G5
+	t.Parallel()
+	inBubble(t, func(r *rig) {
+		close(r.open)
+		r.performer.do = afterwards(6*time.Second, r)
+	}, func(t *testing.T, r *rig) {
+		r.put("a")
+		r.settle()
+		old := r.books.alive()[0]
+		r.books.endWorker(old, false) // its leases are ended later
+		r.pass(6 * time.Second)       // the heartbeat at 5 s has said so
+		require.Empty(t, r.performer.began())
+		require.NotContains(t, r.books.alive(), old)
+		require.Len(t, r.books.alive(), 1)
+		r.pass(6 * time.Second)
+		row := r.requireState(1, job.Delivered, 1)
+		require.Equal(t, r.books.alive()[0], row.Worker)
+	})
+}
+
+func TestLeaseUnderAnEndedRowRegistersAnewAtOnce(t *testing.T) {
+	t.Parallel()
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		r.books.endWorker(r.books.alive()[0], true)
+		r.put("a")
+		r.settle()
+		r.requireState(1, job.Delivered, 1)
+	})
+}
+
+func TestSuccessOfAnEndedWorkerIsReported(t *testing.T) { // G5
+	t.Parallel()
+	inBubble(t, func(r *rig) { r.performer.do = r.hold }, func(t *testing.T, r *rig) {
+		r.put("a")
+		r.settle()
+		r.books.endWorker(r.books.alive()[0], true)
+		r.requireState(1, job.Unknown, 1)
+		r.pass(6 * time.Second)
+		close(r.open)
+		r.settle()
+		r.requireState(1, job.Delivered, 1)
+		require.Zero(t, r.broker.Depth("mail"))
+	})
+}
+
+func TestHeartbeatIsTriedAgainSoonerThanUsual(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(r *rig) {
+		r.books.onBeat = func(n int) fault {
+			if n < 20 {
+				return fault{fail: errDown}
+			}
+			return fault{}
+		}
+	}, func(t *testing.T, r *rig) {
+		r.pass(5*time.Second + 19*time.Second)
+		require.Equal(t, 20, r.books.beats)
+	})
+}
+
+func TestHeartbeatThatHangsIsGivenUp(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(r *rig) {
+		r.books.onBeat = func(n int) fault {
+			if n == 1 {
+				return fault{wait: r.open}
+			}
+			return fault{}
+		}
+	}, func(t *testing.T, r *rig) {
+		r.pass(12 * time.Second)
+		require.GreaterOrEqual(t, r.books.beats, 2)
+		close(r.open)
+	})
+}
+
+func TestLeaseCountsFromWhenTheRenewalWasSent(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(r *rig) {
+		r.books.onBeat = func(n int) fault {
+			if n == 1 {
+				return fault{wait: r.open}
+			}
+			return fault{}
+		}
+	}, func(t *testing.T, r *rig) {
+		r.pass(5 * time.Second) // sent
+		sent := time.Now()
+		r.pass(4 * time.Second)
+		close(r.open) // answered
+		r.settle()
+		left, _ := r.worker.board.current.left()
+		require.Equal(t, defaultLeaseTime-time.Since(sent), left)
+	})
+}
+
+func TestGoHandlerOutlastsItsLeaseOnRenewals(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(r *rig) {
+		r.kind.Handler = true
+		r.kind.Policy.Limit = 10 * time.Minute
+		r.performer.do = r.hold
+	}, func(t *testing.T, r *rig) {
+		r.put("a")
+		r.pass(9 * time.Minute)
+		require.Equal(t, job.Leased, r.books.row(1).State)
+		close(r.open)
+		r.settle()
+		r.requireState(1, job.Delivered, 1)
+	})
+}
+
+func TestGoHandlersContextEndsBeforeItsLease(t *testing.T) { // G1
+	t.Parallel()
+	var over time.Time
+	inBubble(t, func(r *rig) {
+		r.kind.Handler = true
+		r.kind.Policy.Limit = 10 * time.Minute
+		r.performer.do = func(ctx context.Context, e channel.Effect) job.Result {
+			require.NoError(r.t, e.Begin())
+			<-ctx.Done()
+			over = time.Now()
+			return job.MayBeDone(job.CodeLeaseEnded, ctx.Err().Error())
+		}
+	}, func(t *testing.T, r *rig) {
+		r.put("a")
+		r.pass(10 * time.Second)
+		last := time.Now()
+		r.books.with(func() { r.books.onBeat = func(int) fault { return fault{fail: errDown} } })
+		r.pass(40 * time.Second)
+		require.False(t, over.IsZero())
+		require.Less(t, over.Sub(last), defaultLeaseTime)
+		require.Greater(t, over.Sub(last), defaultLeaseTime/2, "while there is hope it goes on")
+		r.requireState(1, job.Unknown, 1)
+	})
+}
+
+func TestSuspensionEndsGoHandlers(t *testing.T) {
+	t.Parallel()
+	var ahead time.Duration
+	inBubble(t, func(r *rig) {
+		r.kind.Handler = true
+		r.performer.do = r.hold
+	}, func(t *testing.T, r *rig) {
+		r.put("a")
+		r.settle()
+		ahead = time.Hour
+		r.pass(2 * watchEvery)
+		r.requireState(1, job.Unknown, 1)
+	}, func(w *Worker) { w.wall = func() time.Time { return time.Now().Round(0).Add(ahead) } })
+}
+
+func TestAttemptThatDoesNotReturnIsReportedAndItsLateSuccessToo(t *testing.T) { // C41
+	t.Parallel()
+	inBubble(t, func(r *rig) {
+		r.performer.do = func(_ context.Context, e channel.Effect) job.Result {
+			require.NoError(r.t, e.Begin())
+			<-r.open // whatever its context says
+			return job.Done(&job.Receipt{ID: "at last"})
+		}
+	}, func(t *testing.T, r *rig) {
+		r.put("a")
+		r.pass(r.kind.Policy.Limit + r.kind.Policy.PauseBound + 2*watchEvery)
+		row := r.requireState(1, job.Unknown, 1)
+		require.Equal(t, job.CodeTimeout, row.LastCode)
+		require.Zero(t, r.broker.Depth("mail"))
+		require.Equal(t, 7, r.worker.lanes[0].slots.available(), "its slot stays taken")
+		close(r.open)
+		r.settle()
+		r.requireState(1, job.Delivered, 1)
+		require.Equal(t, 8, r.worker.lanes[0].slots.available())
+	})
+}
+
+func TestReadinessIsALeaseOrAHeartbeatWithAHealthyBus(t *testing.T) {
+	t.Parallel()
+	claims := 0
+	inBubble(t, func(r *rig) {
+		r.options.Claimed = func() { claims++ }
+	}, func(t *testing.T, r *rig) {
+		require.Zero(t, claims)
+		r.put("a")
+		r.settle()
+		require.Equal(t, 1, claims)
+		r.pass(5 * time.Second)
+		require.Equal(t, 2, claims)
+		r.broker.Stop()
+		r.pass(30 * time.Second)
+		require.Equal(t, 2, claims)
+		r.broker.Start()
+	})
+}
