@@ -2,6 +2,8 @@ package machine
 
 import "duly.dev/duly/pkg/job"
 
+//go:generate go run ./statesdoc ../../docs/states.md
+
 // cell is one cell of the transition table: what it says to a person, and what it
 // does. A state that an event's line does not list changes nothing.
 type cell struct {
@@ -17,7 +19,7 @@ type transitions map[Name]map[job.State]cell
 // it changes no more.
 var table = transitions{
 	Due: {
-		job.Scheduled: {"ready + emission; a retry: 5 s after wake_at. Expired: as `expire`", (*transition).promote},
+		job.Scheduled: {"ready + emission; a retry: 5 s later. Expired: as `expire`", (*transition).promote},
 	},
 	Lost: {
 		job.Ready: {"ready + emission. Expired: as `expire`", (*transition).emitAgain},
