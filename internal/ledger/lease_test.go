@@ -223,16 +223,12 @@ func TestDoubtfulRepeatIsDecidedByItsWindow(t *testing.T) {
 	require.Equal(t, 1, c.count(`SELECT count(*)::int FROM duly.unknown WHERE job = $1 AND NOT closed`, ref.Job))
 }
 
+// The jobs fit on one page with all their versions, so that only an index that names
+// something which a lease or a delivery changes could end HOT.
 func TestFirstLeaseAndDeliveryAreHOT(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t)
-	refs := c.enqueue("hot", 300)
-	hot := func() (updates, hot int) {
-		c.exec(`SELECT pg_stat_force_next_flush()`)
-		require.NoError(t, c.pool.QueryRow(t.Context(), `SELECT n_tup_upd::int, n_tup_hot_upd::int FROM pg_stat_user_tables WHERE schemaname = 'duly' AND relname = 'job'`).Scan(&updates, &hot))
-		return updates, hot
-	}
-	// Statistics are flushed by connection: one connection does all.
+	refs := c.enqueue("hot", 10)
 	grants := c.ask(c.worker, refs...).Grants
 	reports := make([]machine.Report, len(grants))
 	for i, g := range grants {
@@ -240,11 +236,12 @@ func TestFirstLeaseAndDeliveryAreHOT(t *testing.T) {
 	}
 	_, err := c.Settle(t.Context(), c.worker, reports)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool {
-		all, hot := hot()
-		t.Log(all, hot)
-		return all == 600 && hot >= 570
-	}, 15*time.Second, time.Second, "two updates a job, nearly all HOT")
+	var updates, hot int
+	require.Eventually(t, func() bool { // a connection tells its counts when it has been idle for a while
+		err := c.pool.QueryRow(t.Context(), `SELECT n_tup_upd::int, n_tup_hot_upd::int FROM pg_stat_user_tables WHERE schemaname = 'duly' AND relname = 'job'`).Scan(&updates, &hot)
+		return err == nil && updates >= 20
+	}, time.Minute, 100*time.Millisecond)
+	require.Equal(t, updates, hot)
 }
 
 func TestC66LeaseWhoseReplyIsLostIsReadBack(t *testing.T) {
