@@ -1,4 +1,27 @@
 package ledger
 
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"duly.dev/duly/internal/machine"
+)
+
 // Statement is the text of a statement, for tests that look at its plan.
 func (*Ledger) Statement(name string) string { return stmt(name) }
+
+// Row is a generation as decisions see it, for tests that hold a hot statement
+// against machine.Next.
+func (l *Ledger) Row(ctx context.Context, id int64, generation int32) (machine.Row, error) {
+	found, err := l.pool.Query(ctx, stmt("decide_lock"), []int64{id}, []int32{generation})
+	if err != nil {
+		return machine.Row{}, err
+	}
+	rows, err := l.rowsOf(ctx, found)
+	if err != nil || len(rows) == 0 {
+		return machine.Row{}, errors.Join(err, pgx.ErrNoRows)
+	}
+	return rows[0], nil
+}
