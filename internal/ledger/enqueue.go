@@ -24,6 +24,8 @@ type Enqueued struct {
 	Job int64
 	// Created is false where the same request had been accepted before.
 	Created bool
+	// Replaced: the job has the request's body from now on (Replace).
+	Replaced bool
 	// State is the last state of a job that was removed since; empty otherwise.
 	State job.State
 	// Refused is why there is no job: a *job.Refusal, or several joined; nil otherwise.
@@ -67,17 +69,23 @@ type request struct {
 	at         int
 	kindID     int16
 	hash, body job.Hash
+	// late: the deadline has passed by the ledger's clock.
+	late bool
 }
 
 func (l *Ledger) enqueue(ctx context.Context, tx Batcher, part []request, all []Enqueued) error {
 	batch := &pgx.Batch{}
+	batch.Queue(stmt("durable"))
 	l.queueEnqueue(batch, part)
 	results := tx.SendBatch(ctx, batch)
+	if _, err := results.Exec(); err != nil {
+		return errors.Join(err, results.Close())
+	}
 	rows, err := results.Query()
 	if err != nil {
 		return errors.Join(err, results.Close())
 	}
-	var taken []request
+	var rest []request
 	var (
 		n    int32
 		id   int64
@@ -88,17 +96,16 @@ func (l *Ledger) enqueue(ctx context.Context, tx Batcher, part []request, all []
 		switch what {
 		case "created":
 			all[r.at] = Enqueued{Job: id, Created: true}
-		case "late":
-			all[r.at].Refused = job.Refuse("deadline", r.Deadline.UTC().Format(time.RFC3339), job.RuleDeadlinePast, "")
 		default:
-			taken = append(taken, r)
+			r.late = what == "late"
+			rest = append(rest, r)
 		}
 		return nil
 	})
 	if err = errors.Join(err, results.Close()); err != nil {
 		return err
 	}
-	return l.answerTaken(ctx, tx, taken, all)
+	return l.answerRest(ctx, tx, rest, all)
 }
 
 func (l *Ledger) queueEnqueue(batch *pgx.Batch, part []request) {
@@ -126,10 +133,11 @@ func (l *Ledger) queueEnqueue(batch *pgx.Batch, part []request) {
 		dues, deadlines, zones, locals, traces, ages)
 }
 
-// answerTaken answers requests whose key is taken: the same body is the same
-// request, another one is a conflict.
-func (l *Ledger) answerTaken(ctx context.Context, tx Batcher, taken []request, all []Enqueued) error {
-	if len(taken) == 0 {
+// answerRest answers requests whose key is taken or that are late. The same body is
+// the same request, however late it is repeated; another one is a conflict; what is
+// late and new is refused.
+func (l *Ledger) answerRest(ctx context.Context, tx Batcher, rest []request, all []Enqueued) error {
+	if len(rest) == 0 {
 		return nil
 	}
 	type holder struct {
@@ -137,8 +145,8 @@ func (l *Ledger) answerTaken(ctx context.Context, tx Batcher, taken []request, a
 		Job        int64
 		State      *string
 	}
-	hashes := make([][16]byte, len(taken))
-	for i, r := range taken {
+	hashes := make([][16]byte, len(rest))
+	for i, r := range rest {
 		hashes[i] = r.hash
 	}
 	batch := &pgx.Batch{}
@@ -156,9 +164,11 @@ func (l *Ledger) answerTaken(ctx context.Context, tx Batcher, taken []request, a
 	for _, h := range holders {
 		byHash[h.Hash] = h
 	}
-	for _, r := range taken {
+	for _, r := range rest {
 		h, ok := byHash[r.hash]
 		switch {
+		case !ok && r.late:
+			all[r.at].Refused = refuseLate(r.Spec)
 		case !ok:
 			return fmt.Errorf("the key of %s/%s is taken, but by nothing that this transaction sees: repeat it", r.Kind, r.Key)
 		case h.Body != r.body:
@@ -168,4 +178,8 @@ func (l *Ledger) answerTaken(ctx context.Context, tx Batcher, taken []request, a
 		}
 	}
 	return nil
+}
+
+func refuseLate(s job.Spec) *job.Refusal {
+	return job.Refuse("deadline", s.Deadline.UTC().Format(time.RFC3339), job.RuleDeadlinePast, "")
 }

@@ -53,14 +53,3 @@ FROM given g LEFT JOIN keys ON keys.job = g.id
 -- $1 hashes of keys that are taken. Returns what they are taken by; state is that of a
 -- removed job, null while its row is there. No locks.
 SELECT hash, body, job, state FROM duly.job_key WHERE hash = ANY ($1::uuid[])
-
--- name: replace_body
--- $1 job, $2 hash of the new body, $3 destination, $4 payload, $5 subject, $6 period,
--- $7 deadline zone, $8 deadline local, $9 trace parent, $10 due, $11 deadline: what a
--- replaced request is now. The row is locked by the caller.
-WITH replaced AS (
-    UPDATE duly.job SET destination = $3, payload = $4, subject = $5, period = $6, deadline_zone = $7,
-                        deadline_local = $8, trace_parent = $9, due_at = $10, deadline = $11, expires_at = $11
-    WHERE id = $1 AND generation = 1 RETURNING id
-)
-UPDATE duly.job_key SET body = $2 WHERE job = $1 AND hash = $12 AND EXISTS (SELECT FROM replaced)

@@ -21,6 +21,7 @@ import (
 //
 // Errors: job.ErrNotFound, and a *machine.Denied that says what is in the way.
 func (l *Ledger) Redrive(ctx context.Context, req machine.RedriveRequest) (machine.Successor, error) {
+	req.Deadline, req.NotBefore = req.Deadline.Truncate(time.Microsecond), req.NotBefore.Truncate(time.Microsecond) // as it is kept
 	var made machine.Successor
 	err := l.inTx(ctx, "redriving", func(tx pgx.Tx) error {
 		at, err := l.locate(ctx, tx, req.Kind, req.Key)
