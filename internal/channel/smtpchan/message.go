@@ -70,7 +70,7 @@ func (w *writer) write(e channel.Effect, to address, now time.Time) (message, er
 	if err != nil {
 		return message{}, err
 	}
-	m, err := w.compose(c, to, identity(e.EffectKey), now)
+	m, err := w.compose(c, to, Identity(e.EffectKey), now)
 	if err != nil {
 		return message{}, err
 	}
@@ -106,9 +106,10 @@ func (w *writer) zone(name string) *time.Location {
 	return z
 }
 
-// identity is the part of a Message-ID before the @: as stable as the effect key,
-// and without the key's text, which is not the recipient's business.
-func identity(effectKey string) string {
+// Identity is the part of a Message-ID before the @, by which a mail is found that was
+// sent under an effect key: as stable as the key, and without its text, which is not
+// the recipient's business.
+func Identity(effectKey string) string {
 	sum := sha256.Sum256([]byte(effectKey))
 	return "duly." + hex.EncodeToString(sum[:20])
 }
