@@ -32,7 +32,11 @@ func (l *Ledger) Heartbeat(ctx context.Context, workerID string) ([]machine.Atte
 	if err != nil {
 		return nil, err
 	}
-	refs := l.unclear.of(workerID)
+	return l.heldAmong(ctx, workerID, l.unclear.of(workerID))
+}
+
+// heldAmong names the leases that the worker holds among the references.
+func (l *Ledger) heldAmong(ctx context.Context, workerID string, refs []job.Ref) ([]machine.Attempt, error) {
 	if len(refs) == 0 {
 		return nil, nil
 	}
