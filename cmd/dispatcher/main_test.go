@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -122,6 +123,6 @@ func TestBusOfAnUnknownSchemeIsRefused(t *testing.T) {
 	t.Parallel()
 	output := &syncBuffer{}
 	exit := start(t, ledgertest.URL(t), "amqp://127.0.0.1", output)
-	require.Eventually(t, func() bool { return bytes.Contains([]byte(output.String()), []byte("amqp")) }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(output.String(), "amqp") }, time.Minute, 10*time.Millisecond)
 	require.Equal(t, app.ExitUsage, exit(), output.String())
 }

@@ -40,7 +40,7 @@ func (b *backoff) next() time.Duration {
 		wait = min(firstWait<<b.failures, longestWait)
 		b.failures++
 	}
-	return wait/2 + rand.N(wait/2) //nolint:gosec // spreads load, protects nothing
+	return wait/2 + rand.N(wait/2)
 }
 
 func (b *backoff) reset() { b.failures = 0 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"duly.dev/duly/internal/bus"
@@ -37,7 +38,7 @@ func (p publisher) publish(ctx context.Context, messages []packed) error {
 		if err := p.setAside(ctx, sorted.never); err != nil {
 			return err
 		}
-		pending = append(sorted.again, sorted.failed...)
+		pending = slices.Concat(sorted.again, sorted.failed)
 		if len(sorted.failed) > 0 && !sleep(ctx, failures.next()) {
 			return fmt.Errorf("publishing %d of %d messages of topic %s: %w", len(pending), len(messages), p.topic, sorted.err)
 		}

@@ -26,8 +26,13 @@ const (
 
 // KeepOutbox empties the leaves of the outbox that have done their work and returns
 // how many it emptied. A leaf is kept while more than a few of its rows wait to be
-// relayed or judged, and while somebody uses it: a later call finds it again.
+// relayed or judged, and while somebody uses it: a later call finds it again. Cursors
+// of another cluster would say of new rows that they are done, so it begins with
+// CheckRestored.
 func (l *Ledger) KeepOutbox(ctx context.Context) (int, error) {
+	if _, err := l.CheckRestored(ctx); err != nil {
+		return 0, err
+	}
 	rows, err := l.pool.Query(ctx, stmt("outbox_leaves"))
 	if err != nil {
 		return 0, fmt.Errorf("listing the leaves of the outbox: %w", err)

@@ -46,7 +46,7 @@ func (b *bench) copyTable(to *pgxpool.Pool, table string) {
 	require.NoError(b.t, err)
 	defer into.Release()
 	var data bytes.Buffer
-	_, err = from.Conn().PgConn().CopyTo(ctx, &data, "COPY (SELECT * FROM "+table+") TO STDOUT")
+	_, err = from.Conn().PgConn().CopyTo(ctx, &data, "COPY (TABLE "+table+") TO STDOUT")
 	require.NoError(b.t, err)
 	_, err = into.Conn().PgConn().CopyFrom(ctx, &data, "COPY "+table+" FROM STDIN")
 	require.NoError(b.t, err)
