@@ -41,7 +41,7 @@ func (l *Ledger) locate(ctx context.Context, q rower, kind, key string) (whereab
 // know reads the kind and the terms of a row where they are not known yet, on the
 // caller's own connection: a caller that holds the last one of a pool must not wait
 // for another.
-func (l *Ledger) know(ctx context.Context, q querier, w whereabouts) error {
+func (l *Ledger) know(ctx context.Context, q Querier, w whereabouts) error {
 	l.mu.RLock()
 	_, kindKnown := l.kinds[value(w.kind)]
 	_, termsKnown := l.terms[value(w.terms)]

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -50,7 +51,7 @@ func (l *Ledger) SyncKinds(ctx context.Context, kinds []machine.Kind) error {
 // it themselves; schedulers call it now and then to see changed policies.
 func (l *Ledger) LoadKinds(ctx context.Context) error { return l.loadKinds(ctx, l.pool) }
 
-func (l *Ledger) loadKinds(ctx context.Context, q querier) error {
+func (l *Ledger) loadKinds(ctx context.Context, q Querier) error {
 	type entry struct {
 		ID     int16
 		Config machine.Kind
@@ -65,6 +66,7 @@ func (l *Ledger) loadKinds(ctx context.Context, q querier) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.kindsRead = time.Now()
 	for _, e := range entries {
 		l.kinds[e.ID], l.ids[e.Config.Name] = e.Config, e.ID
 	}
@@ -173,7 +175,7 @@ func (l *Ledger) termsByID(ctx context.Context, id int16) (terms, error) {
 	return terms{}, fmt.Errorf("the ledger has no terms with id %d", id)
 }
 
-func (l *Ledger) loadTerms(ctx context.Context, q querier) error {
+func (l *Ledger) loadTerms(ctx context.Context, q Querier) error {
 	type entry struct {
 		ID       int16
 		Channel  string

@@ -229,13 +229,8 @@ func newNote(rows []machine.Row) note {
 	return n
 }
 
-// querier is a transaction or a pool.
-type querier interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
-
 // bodies reads what the effects of leased rows need.
-func (l *Ledger) bodies(ctx context.Context, q querier, rows []machine.Row) ([]machine.Grant, error) {
+func (l *Ledger) bodies(ctx context.Context, q Querier, rows []machine.Row) ([]machine.Grant, error) {
 	n := newNote(rows)
 	found, err := q.Query(ctx, stmt("lease_bodies"), n.jobs, n.generations)
 	if err != nil {

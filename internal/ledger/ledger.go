@@ -23,7 +23,9 @@ type Ledger struct {
 	mu    sync.RWMutex
 	kinds map[int16]machine.Kind // by the ledger's id
 	ids   map[string]int16       // by name
-	terms map[int16]terms
+	// kindsRead is when the kinds were read last.
+	kindsRead time.Time
+	terms     map[int16]terms
 	// termIDs finds the number of a channel and its promises.
 	termIDs map[terms]int16
 }
