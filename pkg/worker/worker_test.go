@@ -1,0 +1,201 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"duly.dev/duly/internal/app"
+	"duly.dev/duly/internal/bus/natsbus"
+	"duly.dev/duly/internal/devstack"
+	"duly.dev/duly/internal/dispatch"
+	"duly.dev/duly/internal/ledger"
+	"duly.dev/duly/internal/ledger/ledgertest"
+	"duly.dev/duly/pkg/handler"
+	"duly.dev/duly/pkg/job"
+	"duly.dev/duly/pkg/worker"
+)
+
+func TestMain(m *testing.M) { ledgertest.Main(m) }
+
+// greeted takes what the example greets.
+var greeted = make(chan string, 100)
+
+func greet(_ context.Context, effectKey, destination string, _ []byte) (string, error) {
+	greeted <- effectKey + " at " + destination
+	return "msg-1", nil
+}
+
+const config = `
+kinds:
+  greeting:
+    channel: go
+    base: 100ms
+    cap: 1s
+  call:
+    channel: http
+`
+
+// installation is a ledger, a bus and a dispatcher between them.
+type installation struct {
+	enqueue func(specs ...job.Spec)
+	worker  worker.Config
+	is      func(key string, state job.State) bool
+}
+
+func install(t *testing.T) *installation {
+	t.Helper()
+	nats, err := devstack.StartNATS(devstack.NATSOptions{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, nats.Stop()) })
+	url := ledgertest.URL(t)
+	pool := ledgertest.Pool(t, url)
+	l := ledger.New(pool)
+	file := filepath.Join(t.TempDir(), "duly.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
+	parsed, err := app.LoadConfig(file)
+	require.NoError(t, err)
+	require.NoError(t, l.SyncKinds(t.Context(), parsed.Kinds()))
+
+	b, err := natsbus.Connect(t.Context(), nats.URL(), natsbus.Options{})
+	require.NoError(t, err)
+	require.NoError(t, b.Ensure(t.Context(), parsed.LaneNames()))
+	d, err := dispatch.New(dispatch.Options{Ledger: l, Bus: b, Pack: func(string) int { return 32 }})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		<-ended
+		require.NoError(t, b.Close())
+	})
+	return &installation{
+		worker: worker.Config{DatabaseURL: url, BusURL: nats.URL(), File: file, Log: slog.New(slog.DiscardHandler)},
+		enqueue: func(specs ...job.Spec) {
+			t.Helper()
+			_, err := l.Enqueue(t.Context(), pool, specs)
+			require.NoError(t, err)
+		},
+		is: func(key string, state job.State) bool {
+			story, err := l.Show(t.Context(), "greeting", key)
+			now, ok := story.Current()
+			return err == nil && ok && now.State == state
+		},
+	}
+}
+
+func greeting(key string) job.Spec {
+	return job.Spec{Kind: "greeting", Key: key, Destination: "home", Payload: []byte(`{"text":"hello"}`)}
+}
+
+func TestExampleIsAWorkerThatStopsOnSIGTERM(t *testing.T) { //nolint:paralleltest // the environment and signals are the process's
+	in := install(t)
+	t.Setenv("DULY_DATABASE_URL", in.worker.DatabaseURL)
+	t.Setenv("DULY_BUS_URL", in.worker.BusURL)
+	t.Setenv("DULY_CONFIG", in.worker.File)
+	in.enqueue(greeting("a"))
+	ended := make(chan struct{})
+	go func() { defer close(ended); ExampleRun() }()
+	require.Equal(t, "greeting/a:1:go at home", <-greeted)
+	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGTERM))
+	<-ended
+	require.True(t, in.is("a", job.Delivered), "the drain has committed the result")
+}
+
+func TestHandlerDecidesWhatBecomesOfItsJob(t *testing.T) {
+	t.Parallel()
+	in := install(t)
+	tries := make(chan int32, 10)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- worker.Run(ctx, in.worker, worker.Handlers{"greeting": handler.Func(func(_ context.Context, j handler.Job) error {
+			if j.Key == "broken" {
+				return handler.Permanent(errors.New("no such door"), job.CodeDestinationInvalid)
+			}
+			tries <- j.Attempt
+			if j.Attempt < 3 {
+				return handler.NotDone(errors.New("not at home"))
+			}
+			return nil
+		})})
+	}()
+	in.enqueue(greeting("patient"), greeting("broken"))
+	for want := range int32(3) {
+		require.Equal(t, want+1, <-tries)
+	}
+	require.Eventually(t, func() bool { return in.is("patient", job.Delivered) }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return in.is("broken", job.Quarantined) }, time.Minute, 10*time.Millisecond)
+	stop()
+	require.NoError(t, <-ended)
+}
+
+func TestManyJobsAreDeliveredByTwoWorkersOnceEach(t *testing.T) { // G1, G14
+	t.Parallel()
+	in := install(t)
+	const jobs = 2000
+	seen := make(chan string, 2*jobs)
+	handlers := worker.Handlers{"greeting": handler.Func(func(_ context.Context, j handler.Job) error {
+		seen <- j.Key
+		return nil
+	})}
+	ctx, stop := context.WithCancel(t.Context())
+	deployed, deploy := context.WithCancel(t.Context())
+	defer deploy()
+	ended := make(chan error, 2)
+	go func() { ended <- worker.Run(deployed, in.worker, handlers) }()
+	go func() { ended <- worker.Run(ctx, in.worker, handlers) }()
+	specs := make([]job.Spec, jobs)
+	for i := range specs {
+		specs[i] = greeting(fmt.Sprintf("customer-%d", i))
+	}
+	in.enqueue(specs...)
+	keys := map[string]int{}
+	for range jobs {
+		keys[<-seen]++
+		if len(keys) == jobs/4 {
+			deploy() // one of the two is replaced in the middle of the work
+		}
+	}
+	require.NoError(t, <-ended)
+	require.Len(t, keys, jobs, "each once: %d effects for %d keys", jobs, len(keys))
+	stop()
+	require.NoError(t, <-ended)
+	require.Empty(t, seen)
+	for _, s := range specs[:50] {
+		require.True(t, in.is(s.Key, job.Delivered))
+	}
+}
+
+func TestHandlersThatNoJobCouldReachAreRefused(t *testing.T) {
+	t.Parallel()
+	in := install(t)
+	nop := handler.Func(func(context.Context, handler.Job) error { return nil })
+	for wrong, handlers := range map[string]worker.Handlers{
+		"no such kind":         {"farewell": nop},
+		"channel":              {"call": nop},
+		"kind greeting is nil": {"greeting": nil},
+	} {
+		err := worker.Run(t.Context(), in.worker, handlers)
+		require.ErrorContains(t, err, wrong)
+		require.Equal(t, app.ExitUsage, app.ExitCode(err))
+	}
+}
+
+func TestMissingSettingsAreNamedTogether(t *testing.T) { //nolint:paralleltest // the environment is the process's
+	for _, name := range []string{"DULY_DATABASE_URL", "DULY_DATABASE_URL_FILE", "DULY_BUS_URL", "DULY_BUS_URL_FILE"} {
+		t.Setenv(name, "")
+	}
+	err := worker.Run(t.Context(), worker.Config{}, nil)
+	require.ErrorContains(t, err, "DULY_DATABASE_URL")
+	require.ErrorContains(t, err, "DULY_BUS_URL")
+}
