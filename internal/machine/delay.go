@@ -60,7 +60,7 @@ func (r Row) retryAt(retryAfter time.Duration, now time.Time) (time.Time, string
 			at, why = latestOf(now, last), "window"
 		}
 	}
-	return at, why
+	return at.Truncate(time.Microsecond), why // as exact as a ledger's clock
 }
 
 func latestOf(a, b time.Time) time.Time {

@@ -58,6 +58,17 @@ type Beat struct {
 	LeaseTime time.Duration
 }
 
+// LeaseSweep is what a look at a stretch of leases came to.
+type LeaseSweep struct {
+	// Ended counts the leases that were ended, by what became of their generations.
+	Ended Tally
+	// Left is how many were found and left, since another transaction had locked them.
+	Left int
+	// Next is behind the stretch, and More says that there is more behind it.
+	Next time.Time
+	More bool
+}
+
 // Finding is what a patrol found that no index finds.
 type Finding string
 

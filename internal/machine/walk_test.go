@@ -72,7 +72,7 @@ func (w *walker) event(t *rapid.T) Event {
 
 // pass lets time go on: a little, or to where the row waits for.
 func (w *walker) pass(t *rapid.T) {
-	w.now = w.now.Add(time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "pass")))
+	w.now = w.now.Add(time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "pass"))).Truncate(time.Microsecond)
 	if rapid.Bool().Draw(t, "until it goes on") {
 		w.now = latestOf(w.now, w.row.PromoteAt())
 	}

@@ -56,7 +56,7 @@ func (l *Ledger) decide(now time.Time, targets ...target) []decided {
 		if change.Refused != machine.Applied {
 			continue
 		}
-		l.store(g, row, change)
+		l.store(g, row, change, now)
 		l.record(now, row, change.Record, t)
 		for _, em := range change.Emissions {
 			announced = append(announced, announcement{row, em, e.spec.TraceParent})
@@ -66,16 +66,29 @@ func (l *Ledger) decide(now time.Time, targets ...target) []decided {
 	return all
 }
 
-// store keeps a decided row, and the receipt of the success that decided it.
-func (l *Ledger) store(g *generation, row machine.Row, change machine.Change) {
-	if c := change.Record; c != nil && c.To == job.Delivered && c.From != job.Delivered {
-		g.receipt = c.Receipt
+// store keeps a decided row, and what belongs to the place that it came to.
+func (l *Ledger) store(g *generation, row machine.Row, change machine.Change, now time.Time) {
+	if r := change.Record; r != nil && r.To != r.From {
+		l.arrive(g, row, r, now)
 	}
 	if row.State == job.Leased && g.row.State != job.Leased && row.Attempt == 1 {
 		g.first = row.LeasedAt
 	}
 	row.Kind = machine.Kind{}
 	g.row = row
+}
+
+// arrive notes when and how a generation came to another state.
+func (l *Ledger) arrive(g *generation, row machine.Row, r *machine.Record, now time.Time) {
+	g.ended, g.detail, g.fingerprint = time.Time{}, "", ""
+	if row.State.Pending() {
+		return
+	}
+	g.ended, g.detail = now, r.Detail
+	g.fingerprint = job.Fingerprint(row.Kind.Name, row.LastClass, row.LastCode, r.Detail)
+	if row.State == job.Delivered {
+		g.receipt = r.Receipt
+	}
 }
 
 // record appends an event.

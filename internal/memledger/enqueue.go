@@ -15,7 +15,7 @@ type Enqueued struct {
 	Job int64
 	// Created is false where the same request had been accepted before.
 	Created bool
-	// Replaced: the job has the request's body from now on.
+	// Replaced: the job has the request's body in place of its own.
 	Replaced bool
 	// Refused is why nothing was accepted; nil otherwise.
 	Refused error
@@ -54,6 +54,7 @@ func (l *Ledger) enqueue(ctx context.Context, specs []job.Spec, replace bool) ([
 
 func (l *Ledger) accept(s job.Spec, replace bool, now time.Time) (Enqueued, []announcement) {
 	hash := job.KeyHash(s.Kind, s.Key)
+	s.Due, s.Deadline = s.Due.Truncate(time.Microsecond), s.Deadline.Truncate(time.Microsecond) // as a ledger keeps them
 	taken := l.keys[hash]
 	if refusal := l.known(s.Kind); refusal != nil {
 		return Enqueued{Refused: refusal}, nil

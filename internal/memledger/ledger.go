@@ -27,6 +27,8 @@ type Ledger struct {
 	aside   []*aside
 	events  []Event
 	rejects []Reject
+	// redrives are the decisions of persons by job and recovery key.
+	redrives map[recovery]*redriven
 
 	jobID, outboxID, eventID int64
 }
@@ -41,6 +43,7 @@ type key struct {
 type entry struct {
 	spec        job.Spec
 	generations []*generation // the n-th is at n-1
+	redrives    []machine.RedriveNote
 }
 
 // generation is a row with what decisions do not need.
@@ -50,8 +53,11 @@ type generation struct {
 	payload                     []byte
 	deadlineZone, deadlineLocal string
 	receipt                     *job.Receipt
-	// first is the lease of its first attempt.
-	first time.Time
+	// first is the lease of its first attempt, and ended when it came to a terminal
+	// state or became unknown.
+	first, ended time.Time
+	// detail is the evidence of how it ended, and fingerprint its group.
+	detail, fingerprint string
 }
 
 // Option changes how a Ledger is made.
@@ -65,7 +71,7 @@ func New(options ...Option) *Ledger {
 	l := &Ledger{
 		clock: time.Now, fault: func(string) Fault { return None },
 		kinds: make(map[string]machine.Kind), keys: make(map[job.Hash]*key), jobs: make(map[int64]*entry),
-		workers: make(map[string]*worker), topics: make(map[string]*topic),
+		workers: make(map[string]*worker), topics: make(map[string]*topic), redrives: make(map[recovery]*redriven),
 	}
 	l.topics[machine.DeadTopic] = &topic{}
 	for _, o := range options {
