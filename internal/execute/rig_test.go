@@ -249,3 +249,13 @@ func (r *rig) hold(ctx context.Context, e channel.Effect) job.Result {
 }
 
 var errReply = errors.Join(machine.ErrUnclear, errors.New("the connection broke"))
+
+// script performs effects by the keys of their jobs.
+func script(results map[string]job.Result) func(context.Context, channel.Effect) job.Result {
+	return func(_ context.Context, e channel.Effect) job.Result {
+		if err := e.Begin(); err != nil {
+			return job.NotBegun(err.Error())
+		}
+		return results[e.Key]
+	}
+}
