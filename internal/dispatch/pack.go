@@ -26,7 +26,7 @@ const (
 type packed struct {
 	message bus.Message
 	rows    []machine.OutboxRow
-	// failures counts the publications at which it alone failed.
+	// failures counts the publications at which it failed and was to blame.
 	failures int
 }
 
@@ -113,14 +113,16 @@ func (p packing) halve(whole packed) []packed {
 	for _, r := range whole.rows {
 		cut := min(half, len(r.Refs))
 		half -= cut
-		if a := r; cut > 0 {
-			a.Refs = r.Refs[:cut]
-			first = append(first, a)
+		if head := r; cut > 0 {
+			head.Refs = r.Refs[:cut]
+			first = append(first, head)
 		}
-		if b := r; cut < len(r.Refs) {
-			b.Refs = r.Refs[cut:]
-			second = append(second, b)
+		if tail := r; cut < len(r.Refs) {
+			tail.Refs = r.Refs[cut:]
+			second = append(second, tail)
 		}
 	}
-	return []packed{p.envelope(first), p.envelope(second)}
+	a, b := p.envelope(first), p.envelope(second)
+	a.failures, b.failures = whole.failures, whole.failures
+	return []packed{a, b}
 }

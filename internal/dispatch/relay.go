@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// maxRows bounds a page in rows, and aimRefs is how many references it should
-	// have: rows of bulk transactions hold hundreds, and what a page costs to repeat
-	// should not depend on that.
-	maxRows, minRows, aimRefs = 1000, 4, 8192
+	// firstRows and maxRows bound a page in rows, and aimRefs is how many references it
+	// should have: rows of bulk transactions hold hundreds, and what a page costs to
+	// repeat should not depend on that.
+	firstRows, maxRows, aimRefs = 128, 1000, 8192
 	// noticeRest is how many times longer the dead topic rests: its readers are people.
 	noticeRest = 5
 	// tendEvery is how often what was set aside is looked at.
@@ -52,13 +52,14 @@ func newRelay(d *Dispatcher, topic string) *relay {
 	r := &relay{
 		topic: topic, holder: d.holder, dead: topic == machine.DeadTopic,
 		options: o, ledger: o.Ledger, metrics: d.metrics, log: o.Log.With("topic", topic),
-		pace: pace{rest: o.Rest}, limit: maxRows,
+		pace: pace{rest: o.Rest}, limit: firstRows,
 	}
 	r.publisher = publisher{
 		topic: topic, bus: o.Bus, shelf: o.Ledger, metrics: d.metrics,
 		packing: newPacking(topic, o.Pack(topic), o.Bus.MaxMessage()),
 		// With what may have gone by since the last renewal, less than the claim.
 		patience: o.Claim / 2,
+		renew:    r.renew,
 	}
 	if r.dead {
 		r.pace.rest *= noticeRest
@@ -159,6 +160,15 @@ func (r *relay) claim(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
+// renew keeps the topic while a page takes long.
+func (r *relay) renew(ctx context.Context) error {
+	held, err := r.claim(ctx)
+	if err == nil && !held {
+		return machine.ErrLostTopic
+	}
+	return err
+}
+
 // drop notes that the topic is not held.
 func (r *relay) drop() {
 	r.claimed = time.Time{}
@@ -207,7 +217,7 @@ func (r *relay) relay(ctx context.Context) (bool, error) {
 	if r.marker != nil {
 		r.marker.moved = true
 	}
-	r.limit = min(max(aimRefs*len(page.Rows)/max(refs, 1), minRows), maxRows)
+	r.limit = max(1, min(aimRefs*len(page.Rows)/max(refs, 1), 2*r.limit, maxRows))
 	return true, nil
 }
 
