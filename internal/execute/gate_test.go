@@ -37,7 +37,7 @@ func TestPausedWorkerCannotBeginPastItsLease(t *testing.T) { // G1, G5
 		require.Equal(t, job.Ready, row.State)
 		require.Zero(t, row.Attempt, "what did not begin is handed back and not counted")
 		r.books.with(func() { r.books.onBeat = nil })
-		r.performer.do = r.hold
+		r.performer.perform(r.hold)
 		r.pass(10 * time.Second)
 		r.requireState(1, job.Delivered, 1)
 	})
@@ -67,37 +67,37 @@ func TestSuspendedMachineCannotBegin(t *testing.T) {
 	for name, jump := range map[string]time.Duration{"it slept for an hour": time.Hour, "its clock was set back": -time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var ahead time.Duration
+			var ahead skew
 			inBubble(t, func(r *rig) {
 				close(r.open)
 				r.performer.do = afterwards(time.Second, r)
 			}, func(t *testing.T, r *rig) {
 				r.put("a")
 				r.settle()
-				ahead = jump
+				ahead.Store(int64(jump))
 				r.pass(time.Second)
 				require.Empty(t, r.performer.began())
 				require.Zero(t, r.books.row(1).Attempt)
 				r.pass(10 * time.Second) // the next renewal makes the lease good again
 				r.requireState(1, job.Delivered, 1)
-			}, func(w *Worker) { w.wall = func() time.Time { return time.Now().Round(0).Add(ahead) } })
+			}, ahead.adjust)
 		})
 	}
 }
 
 func TestClockThatIsSlewedIsNoSuspension(t *testing.T) {
 	t.Parallel()
-	var ahead time.Duration
+	var ahead skew
 	inBubble(t, func(r *rig) {
 		close(r.open)
 		r.performer.do = afterwards(time.Second, r)
 	}, func(t *testing.T, r *rig) {
 		r.put("a")
 		r.settle()
-		ahead = 10 * time.Millisecond
+		ahead.Store(int64(10 * time.Millisecond))
 		r.pass(time.Second)
 		r.requireState(1, job.Delivered, 1)
-	}, func(w *Worker) { w.wall = func() time.Time { return time.Now().Round(0).Add(ahead) } })
+	}, ahead.adjust)
 }
 
 func TestNoEffectBeginsAfterTheDeadline(t *testing.T) { // G7
@@ -157,7 +157,7 @@ func TestEndedLimitRefusesTheBegin(t *testing.T) {
 		r.put("a")
 		r.pass(10 * time.Second)
 		require.Empty(t, r.performer.began())
-		r.performer.do = nil
+		r.performer.perform(nil)
 		r.pass(10 * time.Second)
 		r.requireState(1, job.Delivered, 1)
 	})

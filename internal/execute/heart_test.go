@@ -2,6 +2,7 @@ package execute
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -150,17 +151,17 @@ func TestGoHandlersContextEndsBeforeItsLease(t *testing.T) { // G1
 
 func TestSuspensionEndsGoHandlers(t *testing.T) {
 	t.Parallel()
-	var ahead time.Duration
+	var ahead skew
 	inBubble(t, func(r *rig) {
 		r.kind.Handler = true
 		r.performer.do = r.hold
 	}, func(t *testing.T, r *rig) {
 		r.put("a")
 		r.settle()
-		ahead = time.Hour
+		ahead.Store(int64(time.Hour))
 		r.pass(2 * watchEvery)
 		r.requireState(1, job.Unknown, 1)
-	}, func(w *Worker) { w.wall = func() time.Time { return time.Now().Round(0).Add(ahead) } })
+	}, ahead.adjust)
 }
 
 func TestAttemptThatDoesNotReturnIsReportedAndItsLateSuccessToo(t *testing.T) { // C41
@@ -187,19 +188,19 @@ func TestAttemptThatDoesNotReturnIsReportedAndItsLateSuccessToo(t *testing.T) { 
 
 func TestReadinessIsALeaseOrAHeartbeatWithAHealthyBus(t *testing.T) {
 	t.Parallel()
-	claims := 0
+	var claims atomic.Int64
 	inBubble(t, func(r *rig) {
-		r.options.Claimed = func() { claims++ }
+		r.options.Claimed = func() { claims.Add(1) }
 	}, func(t *testing.T, r *rig) {
-		require.Zero(t, claims)
+		require.Zero(t, claims.Load())
 		r.put("a")
 		r.settle()
-		require.Equal(t, 1, claims)
+		require.EqualValues(t, 1, claims.Load())
 		r.pass(5 * time.Second)
-		require.Equal(t, 2, claims)
+		require.EqualValues(t, 2, claims.Load())
 		r.broker.Stop()
 		r.pass(30 * time.Second)
-		require.Equal(t, 2, claims)
+		require.EqualValues(t, 2, claims.Load())
 		r.broker.Start()
 	})
 }

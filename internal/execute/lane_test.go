@@ -168,13 +168,13 @@ func TestTroubleWithHoldingIsRetried(t *testing.T) {
 func TestAcknowledgementThatFailsCostsNothing(t *testing.T) {
 	t.Parallel()
 	inBubble(t, nil, func(t *testing.T, r *rig) {
-		r.performer.do = func(_ context.Context, e channel.Effect) job.Result {
+		r.performer.perform(func(_ context.Context, e channel.Effect) job.Result {
 			if err := e.Begin(); err != nil {
 				return job.NotBegun(err.Error())
 			}
 			r.broker.Stop() // an acknowledgement is not heard while the broker is down
 			return job.Done(nil)
-		}
+		})
 		r.put("a")
 		r.settle()
 		r.requireState(1, job.Delivered, 1)

@@ -56,7 +56,7 @@ func TestPanicIsUnknownAndShowsNoContents(t *testing.T) { // G8, G13
 				require.Equal(t, job.CodeHandlerPanic, got.Code)
 				require.Contains(t, got.Detail, c.says)
 				require.NotContains(t, got.Detail, "Secret")
-				r.performer.do = nil
+				r.performer.perform(nil)
 				r.put("the worker lives on")
 				r.settle()
 				r.requireState(2, job.Delivered, 1)

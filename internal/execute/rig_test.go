@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,13 +41,23 @@ func (p *performer) Deliver(ctx context.Context, e channel.Effect) job.Result {
 		}
 		return err
 	}
-	if p.do != nil {
-		return p.do(ctx, e)
+	p.mu.Lock()
+	do := p.do
+	p.mu.Unlock()
+	if do != nil {
+		return do(ctx, e)
 	}
 	if err := e.Begin(); err != nil {
 		return job.NotBegun(err.Error())
 	}
 	return job.Done(nil)
+}
+
+// perform changes what is done from now on.
+func (p *performer) perform(do func(ctx context.Context, e channel.Effect) job.Result) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.do = do
 }
 
 // began are the keys of the effects that began, in order.
@@ -79,6 +90,13 @@ type rig struct {
 	released int
 	// copies: an acknowledgement may find its reference leased, by the message's twin.
 	copies bool
+}
+
+// skew is how far the wall clock has moved against the monotonic one.
+type skew struct{ atomic.Int64 }
+
+func (s *skew) adjust(w *Worker) {
+	w.wall = func() time.Time { return time.Now().Round(0).Add(time.Duration(s.Load())) }
 }
 
 // newRig makes a rig in a bubble; edit changes it before New.

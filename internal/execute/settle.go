@@ -90,11 +90,8 @@ func (s *settling) run(ctx context.Context) {
 	var trouble bool
 	wait := newPause()
 	for {
-		if trouble && !wait.wait(ctx) {
-			return
-		}
-		batch, ok := s.collect(ctx, failed, wait)
-		if !ok {
+		batch := s.collect(ctx, failed, trouble, wait)
+		if len(batch) == 0 || ctx.Err() != nil {
 			return
 		}
 		if failed, trouble = s.round(ctx, batch); len(failed) == 0 {
@@ -104,34 +101,35 @@ func (s *settling) run(ctx context.Context) {
 }
 
 // collect returns what failed before and what is there now. If that is nothing new,
-// it waits: for a report, or for the next try of what failed. It is false when
-// nothing is to come any more, or ctx ended.
-func (s *settling) collect(ctx context.Context, batch []ending, wait *pause) ([]ending, bool) {
+// it waits: for a report, or for the next try of what failed; in trouble for the
+// latter alone. It returns nothing when nothing is to come any more, or ctx ended.
+func (s *settling) collect(ctx context.Context, batch []ending, trouble bool, wait *pause) []ending {
 	var again <-chan time.Time
-	finished := s.finished
+	queue, finished := s.queue, s.finished
 	if len(batch) > 0 {
-		finished = nil
 		timer := time.NewTimer(wait.next.NextBackOff())
 		defer timer.Stop()
-		again = timer.C
+		again, finished = timer.C, nil
+	}
+	if trouble {
+		queue = nil
 	}
 	select {
-	case e := <-s.queue:
+	case e := <-queue:
 		batch = append(batch, e)
 	case <-again:
-	case <-ctx.Done():
-		return nil, false
 	case <-finished:
+	case <-ctx.Done():
 	}
 	for len(batch) < maxBatch {
 		select {
 		case e := <-s.queue:
 			batch = append(batch, e)
 		default:
-			return batch, len(batch) > 0
+			return batch
 		}
 	}
-	return batch, true
+	return batch
 }
 
 // round tries to settle the batch and returns what could not be settled. A part that
