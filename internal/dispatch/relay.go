@@ -84,8 +84,10 @@ func (r *relay) run(ctx context.Context) {
 			r.drop()
 			pause = soon
 		case err != nil:
-			// Another dispatcher may reach the broker where this one does not.
+			// Another dispatcher may reach the broker where this one does not; and what is
+			// wrong may be that the topic is gone.
 			r.giveUp(ctx)
+			r.ensured = false
 			pause = r.failures.next()
 			r.metrics.failed(r.topic)
 			r.log.WarnContext(ctx, "relaying", "error", err, "next_in", pause)
@@ -118,7 +120,7 @@ func (r *relay) step(ctx context.Context) (time.Duration, error) {
 	return r.pace.next(worked, time.Now()), nil
 }
 
-// ensure creates or verifies the topic on the bus, once.
+// ensure creates or verifies the topic on the bus, at first and after failures.
 func (r *relay) ensure(ctx context.Context) error {
 	if r.ensured {
 		return nil
