@@ -32,6 +32,9 @@ type Enqueued struct {
 	Refused error
 }
 
+// maxTrace is the length of a W3C trace context; a longer one is none.
+const maxTrace = 55
+
 // EnqueueBatch is the most requests that one statement takes; larger calls are split.
 const EnqueueBatch = 500
 
@@ -124,7 +127,7 @@ func (l *Ledger) queueEnqueue(batch *pgx.Batch, part []request) {
 	for i, r := range part {
 		hashes[i], bodies[i], kinds[i], keys[i] = r.hash, r.body, r.kindID, r.Key
 		subjects[i], periods[i], destinations[i] = orNull(r.Subject), orNull(r.Period), orNull(r.Destination)
-		zones[i], locals[i], traces[i] = orNull(r.DeadlineZone), orNull(r.DeadlineLocal), orNull(r.TraceParent)
+		zones[i], locals[i], traces[i] = orNull(r.DeadlineZone), orNull(r.DeadlineLocal), orNull(job.Storable(r.TraceParent, maxTrace))
 		payloads[i], dues[i], deadlines[i] = r.Payload, null(r.Due), null(r.Deadline)
 		p := l.kinds[r.kindID].Policy
 		ages[i] = min(p.MaxAge, p.MaxLifetime)

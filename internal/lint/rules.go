@@ -64,7 +64,7 @@ var layers = []layer{
 	},
 	{
 		packages: []string{"pkg/duly"},
-		imports:  []string{"pkg/job", "internal/ledger", "internal/machine"},
+		imports:  []string{"pkg/job", "internal/ledger", "internal/machine", "internal/calendar"},
 		why:      "producers get the ledger's door and no process",
 	},
 	{

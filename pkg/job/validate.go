@@ -22,6 +22,8 @@ const (
 	MaxSubject = 512
 	// MaxPeriod is the longest period key, in bytes.
 	MaxPeriod = 64
+	// MaxLocal is the longest zone and the longest local time, in bytes.
+	MaxLocal = 64
 	// MaxDestination is the longest destination, in bytes.
 	MaxDestination = 2048
 	// DefaultMaxPayload is the payload limit unless configured otherwise, in bytes.
@@ -63,9 +65,8 @@ func (s Spec) Validate(now time.Time, limits Limits) error {
 	add(checkYears("due", s.Due))
 	add(checkYears("deadline", s.Deadline))
 	add(checkDeadline(s, now))
-	if s.DeadlineZone != "" && limits.KnownZone != nil && !limits.KnownZone(s.DeadlineZone) {
-		add(Refuse("deadline_zone", s.DeadlineZone, RuleUnknownZone, ""))
-	}
+	add(checkZone(s.DeadlineZone, limits.KnownZone))
+	add(checkText("deadline_local", s.DeadlineLocal, MaxLocal, false))
 	return errors.Join(all...)
 }
 
@@ -93,6 +94,13 @@ func checkKind(kind string, known func(string) bool) *Refusal {
 		return Refuse("kind", kind, RuleUnknownKind, "")
 	}
 	return nil
+}
+
+func checkZone(zone string, known func(string) bool) *Refusal {
+	if zone != "" && known != nil && !known(zone) {
+		return Refuse("deadline_zone", zone, RuleUnknownZone, "")
+	}
+	return checkText("deadline_zone", zone, MaxLocal, false)
 }
 
 func checkText(field, s string, max int, required bool) *Refusal {
