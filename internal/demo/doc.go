@@ -1,0 +1,17 @@
+// Package demo is what `duly demo` and `duly dev` run: Duly's loops in one process, on
+// an embedded PostgreSQL and an embedded bus, beside two receivers that misbehave by
+// plan.
+//
+// The demonstration is an experiment with an outcome. It imports examples/renewals.csv,
+// waits until the ledger says that nothing is pending, redrives one reminder whose
+// address was wrong, and then asks two sides that know nothing of each other: the
+// ledger, what became of every job; the receivers, which effects they saw, each in a
+// log of its own. Compare says where the two disagree, and the demonstration fails
+// unless they agree on every single job.
+//
+//   - plan.go: what each receiver does with a destination, and how its jobs must end
+//   - mail.go, hooks.go: the receivers; logbook.go: what they saw
+//   - render.go: the file, with times against the start
+//   - compare.go: the ledger against the receivers; table.go shows it
+//   - stack.go: the servers and the loops; demo.go, dev.go: the two commands
+package demo

@@ -1,0 +1,9 @@
+package demo
+
+import (
+	"testing"
+
+	"duly.dev/duly/internal/ledger/ledgertest"
+)
+
+func TestMain(m *testing.M) { ledgertest.Main(m) }
