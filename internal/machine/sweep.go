@@ -102,6 +102,9 @@ type Patrol struct {
 	Walk time.Duration
 }
 
+// Partitions is what keeping the partitions came to.
+type Partitions struct{ Made, Dropped int }
+
 // Figures are what a scheduler tells about the ledger as a whole. Counts go no
 // further than the bound that was asked for.
 type Figures struct {
