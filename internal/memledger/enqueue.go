@@ -17,6 +17,8 @@ type Enqueued struct {
 	Created bool
 	// Replaced: the job has the request's body in place of its own.
 	Replaced bool
+	// State is the last state of a job that was removed since; empty otherwise.
+	State job.State
 	// Refused is why nothing was accepted; nil otherwise.
 	Refused error
 }
@@ -65,14 +67,14 @@ func (l *Ledger) accept(s job.Spec, replace bool, now time.Time) (Enqueued, []an
 	switch {
 	case taken == nil:
 		l.jobID++
-		l.keys[hash] = &key{s.BodyHash(), l.jobID}
+		l.keys[hash] = &key{body: s.BodyHash(), job: l.jobID}
 		return Enqueued{Job: l.jobID, Created: true}, l.begin(l.jobID, s, now)
 	case taken.body == s.BodyHash():
-		return Enqueued{Job: taken.job}, nil
-	case replace:
+		return Enqueued{Job: taken.job, State: taken.state}, nil
+	case replace && taken.state == "":
 		return l.replace(taken, s, now)
 	}
-	return Enqueued{Job: taken.job, Refused: job.Refuse("key", s.Key, job.RuleConflict, "")}, nil
+	return Enqueued{Job: taken.job, State: taken.state, Refused: job.Refuse("key", s.Key, job.RuleConflict, "")}, nil
 }
 
 func (l *Ledger) begin(id int64, s job.Spec, now time.Time) []announcement {

@@ -27,16 +27,19 @@ type Ledger struct {
 	aside   []*aside
 	events  []Event
 	rejects []Reject
+	walk    walk
 	// redrives are the decisions of persons by job and recovery key.
 	redrives map[recovery]*redriven
 
 	jobID, outboxID, eventID int64
 }
 
-// key is a key of a job, and what it was taken with.
+// key is a key of a job, and what it was taken with. It outlives the job: then it
+// says how that ended.
 type key struct {
-	body job.Hash
-	job  int64
+	body  job.Hash
+	job   int64
+	state job.State // empty while the job is there
 }
 
 // entry is a job: what its generations share, and these.

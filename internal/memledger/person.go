@@ -3,6 +3,7 @@ package memledger
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -30,6 +31,11 @@ func (l *Ledger) Cancel(ctx context.Context, c machine.Cancellation) (machine.St
 	err := l.write(ctx, "Cancel", func(now time.Time) error {
 		ev := c.Event()
 		d, err := l.act(now, c.Kind, c.Key, ev)
+		var gone *machine.Denied
+		if errors.As(err, &gone) && gone.State == job.Cancelled {
+			standing = machine.Standing{State: job.Cancelled, Again: true}
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -79,6 +85,9 @@ func (l *Ledger) act(now time.Time, kind, name string, ev machine.Event) (decide
 	if k == nil {
 		return decided{}, fmt.Errorf("%s/%s: %w", kind, name, job.ErrNotFound)
 	}
+	if k.state != "" {
+		return decided{}, &machine.Denied{Why: machine.Removed, Act: ev.Name, Kind: kind, Key: name, State: k.state}
+	}
 	r := l.jobs[k.job].current().row
 	return l.decide(now, target{job: r.Job, generation: r.Generation, event: ev})[0], nil
 }
@@ -95,23 +104,34 @@ func (l *Ledger) Redrive(ctx context.Context, req machine.RedriveRequest) (machi
 		if k == nil {
 			return fmt.Errorf("redriving %s/%s: %w", req.Kind, req.Key, job.ErrNotFound)
 		}
-		made, err = l.redrive(now, k.job, req)
+		made, err = l.redrive(now, k, req)
 		return err
 	})
 	return orZero(made, err)
 }
 
-func (l *Ledger) redrive(now time.Time, id int64, req machine.RedriveRequest) (machine.Successor, error) {
+func (l *Ledger) redrive(now time.Time, k *key, req machine.RedriveRequest) (machine.Successor, error) {
+	id := k.job
+	denied := &machine.Denied{Why: machine.Superseded, Act: machine.Redriven, Kind: req.Kind, Key: req.Key}
 	if before := l.redrives[recovery{id, req.RecoveryHash()}]; before != nil {
 		if before.request != req.Hash() {
-			return machine.Successor{}, &machine.Denied{Why: machine.KeyReused, Act: machine.Redriven, Kind: req.Kind, Key: req.Key, Successor: before.Successor}
+			denied.Why, denied.Successor = machine.KeyReused, before.Successor
+			return machine.Successor{}, denied
 		}
-		_, g := l.find(id, before.Successor)
-		return machine.Successor{Job: id, Generation: before.Successor, State: g.row.State, Starts: g.row.WakeAt, Again: true}, nil
+		made := machine.Successor{Job: id, Generation: before.Successor, State: k.state, Again: true}
+		if _, g := l.find(id, before.Successor); g != nil {
+			made.State, made.Starts = g.row.State, g.row.WakeAt
+		}
+		return made, nil
+	}
+	if k.state != "" {
+		denied.Why, denied.State = machine.Removed, k.state
+		return machine.Successor{}, denied
 	}
 	e, g := l.find(id, req.Generation)
 	if g == nil {
-		return machine.Successor{}, &machine.Denied{Why: machine.Superseded, Act: machine.Redriven, Kind: req.Kind, Key: req.Key, Generation: l.jobs[id].current().row.Generation}
+		denied.Generation = l.jobs[id].current().row.Generation
+		return machine.Successor{}, denied
 	}
 	row, ev := l.row(e, g), req.Event()
 	pred, succ, change := machine.Redrive(row, ev, req.Correction, now)

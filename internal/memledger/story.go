@@ -50,6 +50,10 @@ func (l *Ledger) story(ctx context.Context, method, kind, name string, fill func
 			return fmt.Errorf("%s/%s: %w", kind, name, job.ErrNotFound)
 		}
 		e := l.jobs[k.job]
+		if e == nil {
+			s = machine.Story{Now: now, Job: k.job, Kind: machine.Kind{Name: kind}, Key: name, Removed: true, LastState: k.state}
+			return nil
+		}
 		s = machine.Story{Now: now, Job: k.job, Kind: l.kinds[kind], Key: name, Subject: e.spec.Subject, Period: e.spec.Period}
 		fill(&s, e)
 		return nil

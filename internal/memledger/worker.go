@@ -12,7 +12,8 @@ import (
 type worker struct {
 	machine.Worker
 	beats int64
-	ended time.Time
+	// ended, and drained: when no lease of it was left.
+	ended, drained time.Time
 }
 
 // alive reports whether the worker's row is there and was not ended.
