@@ -103,6 +103,15 @@ func checkZone(zone string, known func(string) bool) *Refusal {
 	return checkText("deadline_zone", zone, MaxLocal, false)
 }
 
+// CheckText checks one text by the rules of keys: valid UTF-8, printable, NFC, no space
+// at either end, at most max bytes. An empty text is refused where it is required.
+func CheckText(field, text string, max int, required bool) error {
+	if r := checkText(field, text, max, required); r != nil {
+		return r
+	}
+	return nil
+}
+
 func checkText(field, s string, max int, required bool) *Refusal {
 	switch {
 	case s == "" && required:
