@@ -6,16 +6,10 @@ package main
 import (
 	"context"
 	"os"
-	"time"
 
 	"duly.dev/duly/internal/app"
 	"duly.dev/duly/internal/compose"
-	"duly.dev/duly/internal/dispatch"
 )
-
-// staleAfter is how old the last successful look at the outbox may be before the
-// process counts as not ready.
-const staleAfter = 15 * time.Second
 
 // ledgerConns are enough for a few lanes that are busy at once; others wait.
 const ledgerConns = 8
@@ -37,17 +31,7 @@ func (g *grammar) Run(ctx context.Context, p *app.Process) error {
 		if err != nil {
 			return err
 		}
-		packs := config.Packs()
-		d, err := dispatch.New(dispatch.Options{
-			Ledger: ledger, Bus: bus, Pack: func(lane string) int { return packs[lane] },
-			Log: app.Component(s.Log, "dispatch"), Metrics: s.Registry,
-			Succeeded: s.Readiness.Loop("dispatch", staleAfter),
-		})
-		if err != nil {
-			return err
-		}
-		s.Group.Add("dispatch", d.Run)
-		return nil
+		return compose.Dispatcher(s, config, ledger, bus)
 	})
 }
 
