@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"duly.dev/duly/internal/channel"
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/internal/traceparent"
@@ -71,8 +73,8 @@ func (a *attempt) effect(ctx context.Context) channel.Effect {
 		TraceParent: g.TraceParent,
 		Begin:       a.begin,
 	}
-	if own := traceparent.Of(ctx); own != "" {
-		e.TraceParent = own
+	if trace.SpanContextFromContext(ctx).IsValid() {
+		e.TraceParent = traceparent.Of(ctx)
 	}
 	return e
 }

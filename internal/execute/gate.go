@@ -60,11 +60,12 @@ func (a *attempt) mayNot(now time.Time) refusal {
 		return refusedDrain
 	}
 	// The ledger's clock now, at the latest: the lease was taken after it was sent.
-	ledgerNow := a.grant.Row.LeasedAt.Add(now.Sub(a.leaseSent))
-	switch deadline := a.grant.Row.Deadline; {
-	case !deadline.IsZero() && !ledgerNow.Before(deadline):
+	row := &a.grant.Row
+	ledgerNow := row.LeasedAt.Add(now.Sub(a.leaseSent))
+	switch {
+	case !row.Deadline.IsZero() && !ledgerNow.Before(row.Deadline):
 		return refusedDeadline
-	case !a.grant.Row.Repeatable(ledgerNow):
+	case !row.DoubtSince.IsZero() && !row.Repeatable(ledgerNow):
 		return refusedWindow
 	case a.ctx.Err() != nil:
 		return refusedLimit

@@ -109,15 +109,14 @@ type end struct {
 }
 
 // count counts the committed ends of attempts, once for each set of labels.
-func (m *metrics) count(kinds map[string]*kind, part []ending) {
+func (m *metrics) count(part []*ending) {
 	counts := make(map[end]int, 4)
-	for i := range part {
-		r := &part[i].report
-		k := kinds[r.Kind]
-		if k == nil {
+	for _, e := range part {
+		if e.attempt == nil {
 			continue // a hand-back of a stranger
 		}
-		counts[end{r.Kind, r.Result.Outcome, r.Result.Class, r.Result.Code.Label(k.Codes...)}]++
+		k, r := e.attempt.kind, &e.result
+		counts[end{k.Name, r.Outcome, r.Class, r.Code.Label(k.Codes...)}]++
 	}
 	for e, n := range counts {
 		m.attempts.WithLabelValues(e.kind, string(e.outcome), string(e.class), string(e.code)).Add(float64(n))

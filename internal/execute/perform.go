@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"duly.dev/duly/internal/traceparent"
 	"duly.dev/duly/pkg/job"
@@ -101,6 +102,9 @@ func panicPlace() string {
 
 // startSpan begins the span of an attempt below the trace of its producer.
 func (w *Worker) startSpan(a *attempt) (context.Context, trace.Span) {
+	if w.tracer == nil {
+		return a.ctx, noop.Span{}
+	}
 	ctx, span := w.tracer.Start(traceparent.Into(a.ctx, a.grant.TraceParent), "duly.attempt", trace.WithSpanKind(trace.SpanKindConsumer))
 	if span.IsRecording() {
 		span.SetAttributes(

@@ -27,15 +27,26 @@ const maxBatch = 1000
 // ending is the end of an attempt on its way into the ledger.
 type ending struct {
 	session *session
-	report  machine.Report
-	// attempt and claim are nil where nobody waits: the hand-back of a stranger, or a
-	// second report of an attempt that was reported as overdue.
+	id      machine.Attempt
+	result  job.Result
+	// attempt is nil for the hand-back of a stranger.
 	attempt *attempt
-	claim   *claim
+	// claim is nil where nobody waits: for a stranger, or the second report of an
+	// attempt that was reported as overdue.
+	claim *claim
 	// again: it was sent before, and a late answer may speak of that.
 	again bool
 	// strikes counts how often it failed alone while others were settled.
 	strikes int
+}
+
+// report is the ending as the ledger takes it.
+func (e *ending) report() machine.Report {
+	r := machine.Report{Attempt: e.id, Result: e.result}
+	if a := e.attempt; a != nil {
+		r.Kind, r.Classifier, r.Row = a.kind.Name, a.kind.Classifier, a.grant.Row
+	}
+	return r
 }
 
 // maxStrikes is how often a report may fail alone before it is given up. Its lease
@@ -45,18 +56,18 @@ const maxStrikes = 5
 // settling is the loop that commits reports: natural batching, no linger.
 type settling struct {
 	worker   *Worker
-	queue    chan ending
+	queue    chan *ending
 	finished chan struct{} // closed when no report is to come any more
 	pending  atomic.Int64  // reports that are not committed
 }
 
 func newSettling(w *Worker, capacity int) *settling {
-	return &settling{worker: w, queue: make(chan ending, capacity), finished: make(chan struct{})}
+	return &settling{worker: w, queue: make(chan *ending, capacity), finished: make(chan struct{})}
 }
 
 // put queues a report; it waits while the queue is full, which keeps the attempt's
 // slot and so slows down the intake.
-func (s *settling) put(e ending) {
+func (s *settling) put(e *ending) {
 	s.pending.Add(1)
 	select {
 	case s.queue <- e:
@@ -67,12 +78,10 @@ func (s *settling) put(e ending) {
 // report queues the end of an attempt. Only the first counts, except that a success
 // is reported even after the attempt was given up as overdue.
 func (w *Worker) report(a *attempt, r job.Result) {
-	e := ending{session: a.session, report: machine.Report{
-		Attempt: a.id, Kind: a.kind.Name, Result: r, Classifier: a.kind.Classifier, Row: a.grant.Row,
-	}}
+	e := &ending{session: a.session, id: a.id, result: r, attempt: a}
 	switch {
 	case a.reported.CompareAndSwap(false, true):
-		e.attempt, e.claim = a, a.claim
+		e.claim = a.claim
 	case r.Outcome != job.OutcomeDelivered:
 		return
 	}
@@ -81,12 +90,12 @@ func (w *Worker) report(a *attempt, r job.Result) {
 
 // handBack queues the hand-back of a fence that nobody here runs.
 func (w *Worker) handBack(s *session, id machine.Attempt) {
-	w.settling.put(ending{session: s, report: machine.Report{Attempt: id, Result: job.NotBegun("held in the ledger, unknown to its worker")}})
+	w.settling.put(&ending{session: s, id: id, result: job.NotBegun("held in the ledger, unknown to its worker")})
 }
 
 // run settles until finished is closed and everything is committed, or ctx ends.
 func (s *settling) run(ctx context.Context) {
-	var failed []ending
+	var failed []*ending
 	var trouble bool
 	wait := newPause()
 	for {
@@ -103,7 +112,7 @@ func (s *settling) run(ctx context.Context) {
 // collect returns what failed before and what is there now. If that is nothing new,
 // it waits: for a report, or for the next try of what failed; in trouble for the
 // latter alone. It returns nothing when nothing is to come any more, or ctx ended.
-func (s *settling) collect(ctx context.Context, batch []ending, trouble bool, wait *pause) []ending {
+func (s *settling) collect(ctx context.Context, batch []*ending, trouble bool, wait *pause) []*ending {
 	var again <-chan time.Time
 	queue, finished := s.queue, s.finished
 	if len(batch) > 0 {
@@ -137,7 +146,7 @@ func (s *settling) collect(ctx context.Context, batch []ending, trouble bool, wa
 // without what the receiver said. Two failures of single reports in a row, or a call
 // that nobody answered, speak of trouble with the ledger and end the round. A report
 // that failed alone before another was settled gets a strike.
-func (s *settling) round(ctx context.Context, batch []ending) (failed []ending, trouble bool) {
+func (s *settling) round(ctx context.Context, batch []*ending) (failed []*ending, trouble bool) {
 	parts := split(batch)
 	alone, struck := 0, 0
 	for len(parts) > 0 {
@@ -168,23 +177,25 @@ func (s *settling) round(ctx context.Context, batch []ending) (failed []ending, 
 		}
 		parts, trouble = nil, true
 	}
-	for i := range failed {
-		failed[i].again = true
+	for _, e := range failed {
+		e.again = true
 	}
-	return slices.DeleteFunc(failed, func(e ending) bool { return e.strikes >= maxStrikes && s.giveUp(ctx, &e) }), trouble
+	return slices.DeleteFunc(failed, func(e *ending) bool { return e.strikes >= maxStrikes && s.giveUp(ctx, e) }), trouble
 }
 
 // split cuts a batch into parts of one session, sorted by job, without two reports
 // of one attempt in a part. Usually that is one part.
-func split(batch []ending) [][]ending {
-	slices.SortStableFunc(batch, func(a, b ending) int {
-		return cmp.Or(cmp.Compare(a.session.worker.ID, b.session.worker.ID), cmp.Compare(a.report.Job, b.report.Job),
-			cmp.Compare(a.report.Generation, b.report.Generation))
+func split(batch []*ending) [][]*ending {
+	slices.SortStableFunc(batch, func(a, b *ending) int {
+		if a.session != b.session {
+			return cmp.Compare(a.session.worker.ID, b.session.worker.ID)
+		}
+		return cmp.Or(cmp.Compare(a.id.Job, b.id.Job), cmp.Compare(a.id.Generation, b.id.Generation))
 	})
-	var parts [][]ending
+	var parts [][]*ending
 	from := 0
 	for i := 1; i <= len(batch); i++ {
-		if i < len(batch) && batch[i].session == batch[from].session && batch[i].report.Attempt != batch[i-1].report.Attempt {
+		if i < len(batch) && batch[i].session == batch[from].session && batch[i].id != batch[i-1].id {
 			continue
 		}
 		parts = append(parts, slices.Clip(batch[from:i]))
@@ -201,10 +212,10 @@ func isTrouble(err error) bool {
 }
 
 // try settles a part in one call and, once that is committed, all that waits for it.
-func (s *settling) try(ctx context.Context, part []ending) error {
+func (s *settling) try(ctx context.Context, part []*ending) error {
 	reports := make([]machine.Report, len(part))
-	for i := range part {
-		reports[i] = part[i].report
+	for i, e := range part {
+		reports[i] = e.report()
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.worker.callLimit())
 	defer cancel()
@@ -218,13 +229,14 @@ func (s *settling) try(ctx context.Context, part []ending) error {
 
 // tryBare settles a report that failed alone, without what the receiver said: the
 // outcome matters more than its words.
-func (s *settling) tryBare(ctx context.Context, bare ending, cause error) error {
-	r := &bare.report.Result
+func (s *settling) tryBare(ctx context.Context, e *ending, cause error) error {
+	bare := *e
+	r := &bare.result
 	r.Receipt, r.Detail = nil, "what the receiver said could not be stored"
 	if !r.Code.Known() {
 		r.Code = job.CodeOther
 	}
-	if err := s.try(ctx, []ending{bare}); err != nil {
+	if err := s.try(ctx, []*ending{&bare}); err != nil {
 		return err
 	}
 	s.worker.log.LogAttrs(ctx, slog.LevelError, "a result was settled without its details, which could not be stored", append(bare.logAttrs(), slog.Any("error", cause))...)
@@ -235,9 +247,7 @@ func (s *settling) tryBare(ctx context.Context, bare ending, cause error) error 
 func (s *settling) giveUp(ctx context.Context, e *ending) bool {
 	s.worker.log.LogAttrs(ctx, slog.LevelError, "a result cannot be settled and is given up; its lease will end as unknown", e.logAttrs()...)
 	s.worker.metrics.givenUp.Inc()
-	if e.attempt != nil {
-		e.session.settled([]machine.Attempt{e.report.Attempt})
-	}
+	e.session.settled([]machine.Attempt{e.id})
 	e.claim.left()
 	s.pending.Add(-1)
 	return true
@@ -245,28 +255,25 @@ func (s *settling) giveUp(ctx context.Context, e *ending) bool {
 
 // committed does what waits for the commit: it forgets the attempts, closes the
 // messages, counts and logs.
-func (s *settling) committed(ctx context.Context, part []ending, settled []machine.Settled) {
+func (s *settling) committed(ctx context.Context, part []*ending, settled []machine.Settled) {
 	s.worker.metrics.settleBatch.Observe(float64(len(part)))
-	ids := make([]machine.Attempt, 0, len(part))
-	for i := range part {
-		e := &part[i]
-		if e.attempt != nil {
-			ids = append(ids, e.report.Attempt)
-		}
+	ids := make([]machine.Attempt, len(part))
+	for i, e := range part {
+		ids[i] = e.id
 		e.claim.settled()
 		if settled[i].Late && !e.again {
-			s.worker.metrics.late.WithLabelValues(string(e.report.Result.Outcome)).Inc()
+			s.worker.metrics.late.WithLabelValues(string(e.result.Outcome)).Inc()
 		}
 		s.worker.logEnd(ctx, e, settled[i])
 	}
 	part[0].session.settled(ids)
-	s.worker.metrics.count(s.worker.kinds, part)
+	s.worker.metrics.count(part)
 	s.pending.Add(-int64(len(part)))
 }
 
 // logEnd logs what is worth a line: everything but a plain delivery.
 func (w *Worker) logEnd(ctx context.Context, e *ending, now machine.Settled) {
-	level, r := slog.LevelInfo, e.report.Result
+	level, r := slog.LevelInfo, &e.result
 	switch {
 	case r.Outcome == job.OutcomeDelivered && !now.Late:
 		level = slog.LevelDebug
@@ -290,8 +297,5 @@ func (e *ending) logAttrs() []slog.Attr {
 	if e.attempt != nil {
 		return e.attempt.logAttrs()
 	}
-	id := e.report.Attempt
-	return []slog.Attr{
-		slog.String("kind", e.report.Kind), slog.Int64("job", id.Job), slog.Int("generation", int(id.Generation)), slog.Int64("fence", id.Fence),
-	}
+	return []slog.Attr{slog.Int64("job", e.id.Job), slog.Int("generation", int(e.id.Generation)), slog.Int64("fence", e.id.Fence)}
 }

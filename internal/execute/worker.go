@@ -78,7 +78,7 @@ type Options struct {
 type Worker struct {
 	o       Options
 	log     *slog.Logger
-	tracer  trace.Tracer
+	tracer  trace.Tracer // nil where nothing is traced
 	metrics *metrics
 	kinds   map[string]*kind
 	lanes   []*lane
@@ -119,9 +119,12 @@ func New(o Options) (*Worker, error) {
 		return nil, err
 	}
 	w := &Worker{
-		o: o, log: o.Log, tracer: o.Tracer.Tracer("duly.dev/duly/internal/execute"),
+		o: o, log: o.Log,
 		metrics: newMetrics(o.Registerer), kinds: make(map[string]*kind, len(o.Kinds)), board: newBoard(),
 		wall: func() time.Time { return time.Now().Round(0) },
+	}
+	if _, off := o.Tracer.(noop.TracerProvider); !off {
+		w.tracer = o.Tracer.Tracer("duly.dev/duly/internal/execute")
 	}
 	for _, k := range o.Kinds {
 		w.kinds[k.Name] = &kind{Kind: k, delay: w.metrics.leaseDelay.WithLabelValues(k.Name)}
