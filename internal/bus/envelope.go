@@ -116,7 +116,7 @@ func DecodeEnvelope(body []byte) (Received, error) {
 		if r[0] < 1 || r[1] < 1 || r[1] > 1<<31-1 || r[2] < 1 || r[2] > 1<<31-1 {
 			return Received{}, fmt.Errorf("decoding an envelope: reference %d is out of range", i)
 		}
-		out.Refs[i] = job.Ref{Job: r[0], Generation: int32(r[1]), Emission: int32(r[2])}
+		out.Refs[i] = job.Ref{Job: r[0], Generation: int32(r[1]), Emission: int32(r[2])} //nolint:gosec // the range was checked above
 	}
 	return out, nil
 }

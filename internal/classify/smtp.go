@@ -50,6 +50,7 @@ func (s Stage) String() string {
 		return "DATA"
 	case StageDot:
 		return "final dot"
+	case ownStages, messageStages, anyStage:
 	}
 	return "unknown stage"
 }

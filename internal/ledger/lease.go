@@ -183,8 +183,10 @@ func (l *Ledger) leaseDecided(ctx context.Context, tx pgx.Tx, req machine.LeaseR
 	}
 	targets := make([]target, len(refs))
 	for i, r := range refs {
-		targets[i] = target{Job: r.Job, Generation: r.Generation, Kind: &req.Kind,
-			Event: machine.Event{Name: machine.Lease, Emission: r.Emission, Worker: req.Worker.ID, Actor: "worker"}}
+		targets[i] = target{
+			Job: r.Job, Generation: r.Generation, Kind: &req.Kind,
+			Event: machine.Event{Name: machine.Lease, Emission: r.Emission, Worker: req.Worker.ID, Actor: "worker"},
+		}
 	}
 	decisions, now, err := l.decide(ctx, tx, targets)
 	if err != nil {
@@ -244,8 +246,10 @@ func (l *Ledger) bodies(ctx context.Context, q Querier, rows []machine.Row) ([]m
 		payload                                          []byte
 	)
 	_, err = pgx.ForEachRow(found, []any{&at.job, &at.generation, &key, &subject, &period, &destination, &payload, &zone, &local, &trace}, func() error {
-		byID[at] = machine.Grant{Key: key, Subject: value(subject), Period: value(period), Destination: value(destination),
-			Payload: slices.Clone(payload), DeadlineZone: value(zone), DeadlineLocal: value(local), TraceParent: value(trace)}
+		byID[at] = machine.Grant{
+			Key: key, Subject: value(subject), Period: value(period), Destination: value(destination),
+			Payload: slices.Clone(payload), DeadlineZone: value(zone), DeadlineLocal: value(local), TraceParent: value(trace),
+		}
 		return nil
 	})
 	if err != nil {

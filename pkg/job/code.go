@@ -1,5 +1,7 @@
 package job
 
+import "slices"
+
 // Code says what went wrong, in a word that a person, a rule and a label share.
 // The table is closed; a kind may declare codes of its own, and a code that is
 // declared nowhere is CodeOther in labels.
@@ -113,10 +115,8 @@ func (c Code) Label(declared ...Code) Code {
 	if c.Known() {
 		return c
 	}
-	for _, d := range declared {
-		if c == d {
-			return c
-		}
+	if slices.Contains(declared, c) {
+		return c
 	}
 	return CodeOther
 }

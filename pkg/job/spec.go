@@ -65,7 +65,7 @@ func (s Spec) BodyHash() Hash {
 			return
 		}
 		// The ledger keeps microseconds; what it cannot tell apart is the same.
-		binary.BigEndian.PutUint64(n[:], uint64(t.UnixMicro())) //nolint:gosec // two's complement is what is wanted here
+		binary.BigEndian.PutUint64(n[:], uint64(t.UnixMicro()))
 		h.Write([]byte{8})
 		h.Write(n[:])
 	}

@@ -153,8 +153,7 @@ func checkPayload(p []byte, max int) *Refusal {
 func whereNotJSON(p []byte) string {
 	var v any
 	err := json.NewDecoder(bytes.NewReader(p)).Decode(&v)
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return "at byte " + strconv.FormatInt(syntax.Offset, 10)
 	}
 	if err == nil {

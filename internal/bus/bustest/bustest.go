@@ -131,7 +131,7 @@ func publishInTime(t *testing.T, b bus.Bus, messages ...bus.Message) {
 			}
 		}
 		if messages = failed; len(messages) > 0 {
-			time.Sleep(50 * time.Millisecond) // the dispatcher's pause
+			<-time.After(50 * time.Millisecond) // the dispatcher's pause
 		}
 	}
 }

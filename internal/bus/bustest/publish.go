@@ -72,7 +72,7 @@ func unroutable(t *testing.T, f *fixture) {
 func copies(t *testing.T, f *fixture) {
 	for round := range 10 {
 		publish(t, f.bus, workOf(1, time.Time{}), workOf(100+round, time.Time{}))
-		time.Sleep(50 * time.Millisecond) // the same id over some time
+		<-time.After(50 * time.Millisecond) // the same id over some time
 	}
 	receiveSet(t, consume(t, f.bus), append(numbers(100, 10), 1)...)
 }

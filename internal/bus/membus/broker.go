@@ -196,6 +196,7 @@ func (b *Broker) store(q *queue, m bus.Message, fate Fate, now time.Time) {
 		copies = 0
 	case Duplicate:
 		copies = 2
+	case Keep, Overtake:
 	}
 	for range copies {
 		b.stored++

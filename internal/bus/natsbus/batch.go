@@ -2,6 +2,7 @@ package natsbus
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -65,9 +66,7 @@ func (b *Bus) sendBatch(ctx context.Context, parcels []parcel) error {
 // inBatch is a copy of the message with its place in the batch.
 func inBatch(msg *nats.Msg, id string, sequence int) *nats.Msg {
 	header := make(nats.Header, len(msg.Header)+3)
-	for name, values := range msg.Header {
-		header[name] = values
-	}
+	maps.Copy(header, msg.Header)
 	header[batchIDHeader] = []string{id}
 	header[batchSequenceHeader] = []string{strconv.Itoa(sequence)}
 	return &nats.Msg{Subject: msg.Subject, Header: header, Data: msg.Data}

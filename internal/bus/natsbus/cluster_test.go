@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -64,7 +65,7 @@ type cluster []*node
 func (c cluster) url() string {
 	var urls []string
 	for _, n := range c {
-		urls = append(urls, fmt.Sprintf("nats://%s:%d", n.options.Host, n.options.Port))
+		urls = append(urls, "nats://"+net.JoinHostPort(n.options.Host, strconv.Itoa(n.options.Port)))
 	}
 	return strings.Join(urls, ",")
 }
@@ -124,7 +125,7 @@ func freePorts(t *testing.T, n int) []int {
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
-		defer func() { require.NoError(t, l.Close()) }()
+		defer func() { require.NoError(t, l.Close()) }() //nolint:revive // all are open until all are known
 		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
 	}
 	return ports

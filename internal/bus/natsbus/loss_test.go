@@ -323,7 +323,7 @@ func TestCopiesOverTime(t *testing.T) {
 	require.NoError(t, b.Ensure(t.Context(), []string{"mail"}))
 	for round := range int64(10) {
 		requireStored(t, b.Publish(t.Context(), []bus.Message{workOf(1, time.Time{}), workOf(100+round, time.Time{})}))
-		time.Sleep(60 * time.Millisecond)
+		<-time.After(60 * time.Millisecond)
 	}
 	requireStored(t, b.Publish(t.Context(), works(999, 1)))
 	got := receiveUntil(t, b, 999)

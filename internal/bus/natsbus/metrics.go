@@ -21,8 +21,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			return c
 		}
 		err := r.Register(c)
-		var there prometheus.AlreadyRegisteredError // by another connection of this process
-		if errors.As(err, &there) {
+		if there, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok { // by another connection of this process
 			return there.ExistingCollector.(*prometheus.CounterVec)
 		}
 		if err != nil {

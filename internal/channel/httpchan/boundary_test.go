@@ -398,7 +398,7 @@ func TestAReceiverWithACertificateOfACAFileIsReached(t *testing.T) {
 	require.Equal(t, "HTTP/1.1", proto, "HTTP/2 is offered and not taken")
 }
 
-func TestNoProxyIsTakenFromTheEnvironment(t *testing.T) {
+func TestNoProxyIsTakenFromTheEnvironment(t *testing.T) { //nolint:paralleltest // the environment is the process's
 	var proxied atomic.Int32
 	proxy := serve(t, func(http.ResponseWriter, *http.Request) { proxied.Add(1) })
 	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY"} {

@@ -52,8 +52,7 @@ func (t *transaction) run(ctx context.Context, wake func() error) job.Result {
 // before is the result of a transaction that ended before its content. After a
 // refusal of this mail the session can be used for the next one.
 func (t *transaction) before(ctx context.Context, err error) job.Result {
-	var f *failure
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*failure](err); ok {
 		t.clean = f.reply != nil && f.reply.Code != 421
 		t.useless = !t.clean
 	}
