@@ -65,10 +65,8 @@ func TestShutdownGivesBackWhatIsNotLeased(t *testing.T) { // G14
 	inBubble(t, func(r *rig) {
 		r.books.onLease = func(int, machine.LeaseRequest) fault { return fault{fail: errDown} }
 	}, func(t *testing.T, r *rig) {
-		r.put("a")
-		ref := r.books.put(r.kind.Kind, machine.Grant{Key: "early"})
-		r.books.change(2, retryAt(900*time.Millisecond))
-		r.books.announce("greeting", "mail", ref)
+		r.put("a", "b")
+		r.put("c")
 		r.pass(time.Second)
 		require.NoError(t, r.shutdown())
 		acked, released := r.counts()
@@ -82,13 +80,10 @@ func TestShutdownGivesBackWhatIsNotLeased(t *testing.T) { // G14
 func TestShutdownGivesBackAnEarlyReferenceThatWaits(t *testing.T) {
 	t.Parallel()
 	inBubble(t, nil, func(t *testing.T, r *rig) {
-		ref := r.books.put(r.kind.Kind, machine.Grant{Key: "early"})
-		r.books.change(1, retryAt(900*time.Millisecond))
-		r.books.announce("greeting", "mail", ref)
-		r.settle()
+		early(r, 900*time.Millisecond)
 		require.NoError(t, r.shutdown())
 		require.Equal(t, 1, r.broker.Depth("mail"))
-		r.requireState(1, job.Scheduled, 0)
+		r.requireState(1, job.Scheduled, 1)
 		requireGone(t, r)
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"duly.dev/duly/internal/channel"
-	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/job"
 )
 
@@ -106,10 +105,11 @@ func TestNoEffectBeginsAfterTheDeadline(t *testing.T) { // G7
 		close(r.open)
 		r.performer.do = afterwards(2*time.Second, r)
 	}, func(t *testing.T, r *rig) {
-		g := machine.Grant{Key: "a", Row: machine.Row{Deadline: time.Now().Add(2 * time.Second)}}
-		r.books.announce("greeting", "mail", r.books.put(r.kind.Kind, g))
-		g = machine.Grant{Key: "b", Row: machine.Row{Deadline: time.Now().Add(2*time.Second + time.Millisecond)}}
-		r.books.announce("greeting", "mail", r.books.put(r.kind.Kind, g))
+		a, b := r.spec("a"), r.spec("b")
+		a.Deadline = time.Now().Add(2 * time.Second)
+		b.Deadline = a.Deadline.Add(time.Millisecond)
+		r.books.enqueue(a, b)
+		r.books.relay()
 		r.pass(2 * time.Second)
 		require.Equal(t, []string{"b"}, r.performer.began())
 		row := r.requireState(1, job.Quarantined, 0)
@@ -122,19 +122,14 @@ func TestNoRepeatBeginsOutsideTheWindow(t *testing.T) { // G8
 	t.Parallel()
 	inBubble(t, func(r *rig) {
 		close(r.open)
-		r.kind.Promises.Window = 2 * time.Minute
+		p := r.kind.Policy
+		r.kind.Promises.Window = r.kind.Promises.Settle + p.PauseBound + p.Limit + 6*time.Second
 		r.performer.do = afterwards(5*time.Second, r)
 	}, func(t *testing.T, r *rig) {
-		// A doubtful attempt whose window has room for a repeat that begins within 3 s, not
-		// for one that needs 5 s before its first byte.
-		p, promises := r.kind.Policy, r.kind.Promises
-		since := time.Now().Add(3*time.Second - (promises.Window - promises.Settle - p.PauseBound - p.Limit))
-		ref := r.books.put(r.kind.Kind, machine.Grant{Key: "a"})
-		r.books.change(1, func(row *machine.Row) {
-			row.Attempt, row.Fence, row.DoubtSince, row.DoubtUntil, row.LeasedAt = 1, 1, since, since, since
-			row.Fixed, row.Channel, row.Promises = true, "test", promises
-			row.State, row.Waiting, row.WakeAt = job.Scheduled, job.WaitingRetry, time.Now()
-		})
+		// Of the 6 s that are left of the window half are kept for the queue, so that the
+		// repeat comes after 3 s; one that needs 5 s before its first byte is too late.
+		ref := r.books.tried(r.kind.Kind, r.spec("a"), job.MayBeDone(job.CodeTimeout, ""))
+		r.pass(time.Until(r.books.row(1).WakeAt))
 		r.books.announce("greeting", "mail", ref)
 		r.pass(6 * time.Second)
 		require.Empty(t, r.performer.began())

@@ -135,7 +135,7 @@ func TestEachLaneHasItsShareOfTheSlots(t *testing.T) {
 			r.put("stuck")
 		}
 		k := r.options.Kinds[1].Kind
-		r.books.announce("call", "calls", r.books.put(k, machine.Grant{Key: "flows"}))
+		r.putOf(k, "flows")
 		r.settle()
 		require.Len(t, r.performer.began(), 4, "half of 8")
 		r.requireState(11, job.Delivered, 1)
@@ -158,7 +158,7 @@ func TestTroubleWithHoldingIsRetried(t *testing.T) {
 	}, func(t *testing.T, r *rig) {
 		newer := r.kind.Kind
 		newer.Name = "greeting-v2"
-		r.books.announce(newer.Name, "mail", r.books.put(newer, machine.Grant{Key: "a"}))
+		r.putOf(newer, "a")
 		r.pass(5 * time.Second)
 		r.requireState(1, job.Scheduled, 0)
 		require.Zero(t, r.broker.Depth("mail"))

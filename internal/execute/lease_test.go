@@ -119,8 +119,7 @@ func TestUnknownKindIsHeldEverLonger(t *testing.T) { // C65
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		newer := r.kind.Kind
 		newer.Name = "greeting-v2"
-		ref := r.books.put(newer, machine.Grant{Key: "a"})
-		r.books.announce(newer.Name, "mail", ref)
+		r.putOf(newer, "a")
 		r.settle()
 		r.requireState(1, job.Scheduled, 0)
 		for range 7 {
@@ -146,7 +145,7 @@ func TestUnknownKindsThatComeTogetherAreHeldAlike(t *testing.T) {
 		newer := r.kind.Kind
 		newer.Name = "greeting-v2"
 		for _, key := range []string{"a", "b"} {
-			r.books.announce(newer.Name, "mail", r.books.put(newer, machine.Grant{Key: key}))
+			r.putOf(newer, key)
 			r.pass(time.Second)
 		}
 		require.Len(t, r.books.held, 2)
@@ -194,24 +193,24 @@ func TestOneReferenceInTwoMessagesIsPerformedOnce(t *testing.T) {
 	})
 }
 
-func retryAt(in time.Duration) func(*machine.Row) {
-	return func(row *machine.Row) {
-		row.State, row.Waiting, row.WakeAt = job.Scheduled, job.WaitingRetry, time.Now().Add(in)
-	}
+// early has a job tried by another worker, and its retry announced too early by d.
+func early(r *rig, d time.Duration) {
+	ref := r.books.tried(r.kind.Kind, r.spec("early"), job.NotDone(job.ClassTransient, job.CodeReceiverBusy, ""))
+	r.pass(time.Until(r.books.row(ref.Job).WakeAt) - d)
+	r.books.announce(r.kind.Name, r.kind.Lane, ref)
+	r.settle()
 }
 
 func TestRetryThatIsEarlyByLessThanASecondWaitsInTheWorker(t *testing.T) {
 	t.Parallel()
 	inBubble(t, nil, func(t *testing.T, r *rig) {
-		ref := r.books.put(r.kind.Kind, machine.Grant{Key: "a"})
-		r.books.change(1, retryAt(900*time.Millisecond))
-		r.books.announce("greeting", "mail", ref)
-		r.settle()
+		early(r, 900*time.Millisecond)
 		require.Empty(t, r.performer.began())
 		acked, _ := r.counts()
 		require.Zero(t, acked)
 		r.pass(900 * time.Millisecond)
-		require.Equal(t, []string{"a"}, r.performer.began())
+		require.Equal(t, []string{"early"}, r.performer.began())
+		r.requireState(1, job.Delivered, 2)
 		require.Zero(t, r.broker.Depth("mail"))
 	})
 }
@@ -219,16 +218,13 @@ func TestRetryThatIsEarlyByLessThanASecondWaitsInTheWorker(t *testing.T) {
 func TestRetryThatIsEarlierIsLeftToItsSchedule(t *testing.T) {
 	t.Parallel()
 	inBubble(t, nil, func(t *testing.T, r *rig) {
-		ref := r.books.put(r.kind.Kind, machine.Grant{Key: "a"})
-		r.books.change(1, retryAt(time.Minute))
-		r.books.announce("greeting", "mail", ref)
-		r.settle()
+		early(r, time.Second)
 		require.Zero(t, r.broker.Depth("mail"))
-		r.requireState(1, job.Scheduled, 0)
-		r.pass(time.Minute + machine.RetryGrace)
+		r.requireState(1, job.Scheduled, 1)
+		r.pass(time.Second + machine.RetryGrace)
 		r.books.promote()
 		r.settle()
-		r.requireState(1, job.Delivered, 1)
+		r.requireState(1, job.Delivered, 2)
 	})
 }
 

@@ -3,17 +3,24 @@ package execute
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/machine"
+	"duly.dev/duly/internal/memledger"
 	"duly.dev/duly/pkg/job"
 )
 
-var errDown = errors.New("the ledger is down")
+var (
+	errDown  = errors.New("the ledger is down")
+	errReply = errors.Join(machine.ErrUnclear, errors.New("the connection broke"))
+)
 
 // fault is what goes wrong with one call.
 type fault struct {
@@ -21,37 +28,36 @@ type fault struct {
 	fail error
 	// done: the call has its effect all the same, before it fails.
 	done bool
-	// later: the effect comes only when the test calls books.late.
+	// later: the effect comes only when the test calls comeLate.
 	later bool
 	// wait holds the call until it is closed.
 	wait chan struct{}
 }
 
-// books is the ledger of these tests: a map and machine.Next, with its relay built
-// in, and faults on request.
+// books is the ledger in memory with its relay built in, an ear for what the worker
+// asks, and faults on request.
 type books struct {
+	*memledger.Ledger
 	t   *testing.T
 	bus bus.Publisher
 
 	mu       sync.Mutex
-	jobs     map[int64]*machine.Row
-	bodies   map[int64]machine.Grant
+	jobs     map[int64]job.Spec
+	lanes    map[string]bool
 	workers  map[string]bool // alive
-	records  []machine.Record
 	leases   [][]job.Ref
 	settles  [][]machine.Report
 	settled  map[machine.Attempt]int
 	held     []holding
 	marks    []int64
 	rejects  []string
-	outbox   int64
+	copies   int64
 	late     []func()
-	ended    []string
+	beats    int
 	onLease  func(n int, r machine.LeaseRequest) fault
 	onSettle func(n int, reports []machine.Report) fault
 	onBeat   func(n int) fault
 	onEach   func(doing string) error // every other call
-	beats    int
 }
 
 type holding struct {
@@ -63,42 +69,107 @@ type holding struct {
 func newBooks(t *testing.T, p bus.Publisher) *books {
 	t.Helper()
 	return &books{
-		t: t, bus: p, jobs: map[int64]*machine.Row{}, bodies: map[int64]machine.Grant{}, workers: map[string]bool{},
-		settled: map[machine.Attempt]int{},
+		Ledger: memledger.New(), t: t, bus: p, jobs: map[int64]job.Spec{}, lanes: map[string]bool{},
+		workers: map[string]bool{}, settled: map[machine.Attempt]int{},
 	}
 }
 
-// put adds a job that is due now and returns its reference, without announcing it.
-func (b *books) put(k machine.Kind, g machine.Grant) job.Ref {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	id := int64(len(b.jobs) + 1)
-	row, _ := machine.Begin(k, time.Time{}, g.Row.Deadline, time.Now())
-	row.Job = id
-	b.jobs[id], b.bodies[id] = &row, g
-	return job.Ref{Job: id, Generation: row.Generation, Emission: row.Emission}
+// know makes the kinds known.
+func (b *books) know(kinds ...machine.Kind) {
+	require.NoError(b.t, b.SyncKinds(context.Background(), kinds))
+	b.with(func() {
+		for _, k := range kinds {
+			b.lanes[k.Lane] = true
+		}
+	})
 }
 
-// change puts a job's row into a state that the test needs.
-func (b *books) change(id int64, do func(*machine.Row)) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	do(b.jobs[id])
+// enqueue adds jobs in one transaction, not relayed yet, and returns their references.
+func (b *books) enqueue(specs ...job.Spec) []job.Ref {
+	made, err := b.Enqueue(context.Background(), specs)
+	require.NoError(b.t, err)
+	refs := make([]job.Ref, len(made))
+	for i, m := range made {
+		require.NoError(b.t, m.Refused)
+		b.with(func() { b.jobs[m.Job] = specs[i] })
+		refs[i] = job.Ref{Job: m.Job, Generation: 1, Emission: 1}
+	}
+	return refs
 }
 
+// tried adds a job, has another worker try it with the given result, and returns the
+// reference of its next emission, which nobody has announced.
+func (b *books) tried(k machine.Kind, spec job.Spec, r job.Result) job.Ref {
+	ctx := context.Background()
+	refs := b.enqueue(spec)
+	other := machine.Worker{ID: "another-" + spec.Key, LeaseTime: defaultLeaseTime}
+	require.NoError(b.t, b.Ledger.RegisterWorker(ctx, other))
+	leases, err := b.Ledger.Lease(ctx, machine.LeaseRequest{Worker: other, Kind: k, Refs: refs})
+	require.NoError(b.t, err)
+	g := leases.Grants[0]
+	_, err = b.Ledger.Settle(ctx, other, []machine.Report{{
+		Attempt: machine.Attempt{Job: g.Row.Job, Generation: 1, Fence: g.Row.Fence}, Kind: k.Name, Result: r, Row: g.Row,
+	}})
+	require.NoError(b.t, err)
+	b.pass(false)
+	row := b.row(refs[0].Job)
+	return job.Ref{Job: row.Job, Generation: row.Generation, Emission: row.Emission}
+}
+
+// row is the current generation of a job.
 func (b *books) row(id int64) machine.Row {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return *b.jobs[id]
+	var spec job.Spec
+	b.with(func() { spec = b.jobs[id] })
+	story, err := b.Show(context.Background(), spec.Kind, spec.Key)
+	require.NoError(b.t, err)
+	now, ok := story.Current()
+	require.True(b.t, ok)
+	return now.Row
 }
 
-// announce publishes references as one message.
-func (b *books) announce(kind, lane string, refs ...job.Ref) {
+// knows reports whether there is such a job.
+func (b *books) knows(id int64) bool {
 	b.mu.Lock()
-	b.outbox++
-	e := bus.Envelope{Kind: kind, Lane: lane, Refs: refs, Outbox: []int64{b.outbox}}
-	b.mu.Unlock()
-	b.publish(e.Message())
+	defer b.mu.Unlock()
+	_, ok := b.jobs[id]
+	return ok
+}
+
+const relayer = "the test"
+
+// relay publishes what the outbox holds, as the dispatcher does.
+func (b *books) relay() { b.pass(true) }
+
+// pass moves the cursors to the end, and publishes what is before it or does not.
+func (b *books) pass(publish bool) {
+	ctx := context.Background()
+	var lanes []string
+	b.with(func() {
+		for lane := range b.lanes {
+			lanes = append(lanes, lane)
+		}
+	})
+	for _, lane := range lanes {
+		_, err := b.ClaimTopic(ctx, lane, relayer, time.Hour)
+		require.NoError(b.t, err)
+		page, err := b.ReadOutbox(ctx, lane, relayer, 1000)
+		require.NoError(b.t, err)
+		if err := b.Advance(ctx, lane, relayer, page); err != nil {
+			continue // another call relays the same rows
+		}
+		for _, row := range page.Rows {
+			if publish {
+				b.publish(bus.Envelope{Kind: row.Kind, Lane: lane, Refs: row.Refs, Outbox: []int64{row.ID}, At: row.At}.Message())
+			}
+		}
+	}
+}
+
+// announce publishes references as one message of its own.
+func (b *books) announce(kind, lane string, refs ...job.Ref) {
+	var n int64
+	b.with(func() { b.copies--; n = b.copies })
+	b.publish(bus.Envelope{Kind: kind, Lane: lane, Refs: refs, Outbox: []int64{n}}.Message())
 }
 
 func (b *books) publish(m bus.Message) {
@@ -107,49 +178,26 @@ func (b *books) publish(m bus.Message) {
 	}
 }
 
-// apply decides an event, with the lock held, and returns what to publish.
-func (b *books) apply(id int64, ev machine.Event) (machine.Row, machine.Change, []bus.Message) {
-	row := b.jobs[id]
-	next, change := machine.Next(*row, ev, time.Now())
-	if change.Refused != machine.Applied {
-		return *row, change, nil
-	}
-	*row = next
-	if change.Record != nil {
-		b.records = append(b.records, *change.Record)
-	}
-	var messages []bus.Message
-	for _, e := range change.Emissions {
-		if e.Dead {
-			continue
-		}
-		b.outbox++
-		messages = append(messages, bus.Envelope{
-			Kind: row.Kind.Name, Lane: row.Kind.Lane, Outbox: []int64{b.outbox}, At: e.At,
-			Refs: []job.Ref{{Job: id, Generation: row.Generation, Emission: e.Number}},
-		}.Message())
-	}
-	return next, change, messages
+// promote makes ready what is due, as a scheduler does.
+func (b *books) promote() {
+	_, err := b.Promote(context.Background(), machine.Position{}, 1000)
+	require.NoError(b.t, err)
+	b.relay()
 }
 
-func (b *books) publishAll(messages []bus.Message) {
-	for _, m := range messages {
-		b.publish(m)
+// endWorker ends a worker's row, as the sweep does, and its leases where asked.
+func (b *books) endWorker(id string, leases bool) {
+	require.NoError(b.t, b.Ledger.EndWorker(context.Background(), id))
+	b.with(func() { b.workers[id] = false })
+	if leases {
+		_, err := b.EndLeasesOf(context.Background(), id, time.Time{}, 1000)
+		require.NoError(b.t, err)
+		b.relay()
 	}
 }
 
-func (b *books) each(doing string) error {
-	b.mu.Lock()
-	on := b.onEach
-	b.mu.Unlock()
-	if on == nil {
-		return nil
-	}
-	return on(doing)
-}
-
-// meet acts on a fault around do.
-func (b *books) meet(ctx context.Context, f fault, do func()) error {
+// meet acts on a fault around do, which returns the call's own error.
+func (b *books) meet(ctx context.Context, f fault, do func() error) error {
 	if f.wait != nil {
 		select {
 		case <-f.wait:
@@ -159,248 +207,149 @@ func (b *books) meet(ctx context.Context, f fault, do func()) error {
 	}
 	switch {
 	case f.later:
-		b.mu.Lock()
-		b.late = append(b.late, do)
-		b.mu.Unlock()
-	case f.fail == nil || f.done:
-		do()
+		b.with(func() { b.late = append(b.late, func() { _ = do() }) }) // its caller is gone
+	case f.done:
+		_ = do() // its caller learns something else
+	case f.fail == nil:
+		return do()
 	}
 	return f.fail
 }
 
 // comeLate lets everything happen that was to come later.
 func (b *books) comeLate() {
-	b.mu.Lock()
-	late := b.late
-	b.late = nil
-	b.mu.Unlock()
+	var late []func()
+	b.with(func() { late, b.late = b.late, nil })
 	for _, do := range late {
 		do()
 	}
 }
 
-func (b *books) Lease(ctx context.Context, r machine.LeaseRequest) (machine.Leases, error) {
-	b.mu.Lock()
-	b.leases = append(b.leases, slices.Clone(r.Refs))
-	f := fault{}
-	if b.onLease != nil {
-		f = b.onLease(len(b.leases), r)
-	}
-	b.mu.Unlock()
-	var out machine.Leases
-	var ended bool
-	err := b.meet(ctx, f, func() { out, ended = b.lease(r) })
-	if err == nil && ended {
-		err = machine.ErrWorkerEnded
-	}
+func (b *books) Lease(ctx context.Context, r machine.LeaseRequest) (out machine.Leases, err error) {
+	var f fault
+	b.with(func() {
+		b.leases = append(b.leases, slices.Clone(r.Refs))
+		if b.onLease != nil {
+			f = b.onLease(len(b.leases), r)
+		}
+	})
+	err = b.meet(ctx, f, func() (err error) {
+		out, err = b.Ledger.Lease(context.WithoutCancel(ctx), r) // it may come late
+		b.relay()
+		return err
+	})
 	if err != nil {
 		return machine.Leases{}, err
 	}
 	return out, nil
 }
 
-func (b *books) lease(r machine.LeaseRequest) (out machine.Leases, ended bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.workers[r.Worker.ID] {
-		return out, true
-	}
-	out.Now = time.Now()
-	for _, ref := range r.Refs {
-		row := b.jobs[ref.Job]
-		if row == nil || row.Generation != ref.Generation {
-			out.Stale = append(out.Stale, ref)
-			continue
+func (b *books) Settle(ctx context.Context, w machine.Worker, reports []machine.Report) (out []machine.Settled, err error) {
+	var f fault
+	b.with(func() {
+		b.settles = append(b.settles, slices.Clone(reports))
+		if b.onSettle != nil {
+			f = b.onSettle(len(b.settles), reports)
 		}
-		next, change, _ := b.apply(ref.Job, machine.Event{Name: machine.Lease, Emission: ref.Emission, Worker: r.Worker.ID})
-		switch {
-		case change.Refused == machine.Early:
-			out.Early = append(out.Early, machine.EarlyRef{Ref: ref, In: next.WakeAt.Sub(out.Now)})
-		case change.Refused != machine.Applied || next.State != job.Leased:
-			out.Stale = append(out.Stale, ref)
-		default:
-			out.Grants = append(out.Grants, b.grant(next))
-		}
-	}
-	return out, false
-}
-
-func (b *books) grant(row machine.Row) machine.Grant {
-	g := b.bodies[row.Job]
-	g.Row = row
-	return g
-}
-
-func (b *books) LeasedBy(_ context.Context, workerID string, refs []job.Ref) ([]machine.Grant, error) {
-	if err := b.each("leased by"); err != nil {
-		return nil, err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var out []machine.Grant
-	for _, ref := range refs {
-		row := b.jobs[ref.Job]
-		if row != nil && row.State == job.Leased && row.Worker == workerID && row.Generation == ref.Generation && row.Emission == ref.Emission {
-			out = append(out, b.grant(*row))
-		}
-	}
-	return out, nil
-}
-
-var eventOf = map[job.Outcome]machine.Name{
-	job.OutcomeDelivered: machine.Done, job.OutcomeFailed: machine.NotDone,
-	job.OutcomeUnknown: machine.MayBeDone, job.OutcomeNotBegun: machine.HandedBack,
-}
-
-func (b *books) Settle(ctx context.Context, w machine.Worker, reports []machine.Report) ([]machine.Settled, error) {
-	b.mu.Lock()
-	b.settles = append(b.settles, slices.Clone(reports))
-	f := fault{}
-	if b.onSettle != nil {
-		f = b.onSettle(len(b.settles), reports)
-	}
-	b.mu.Unlock()
-	var out []machine.Settled
-	err := b.meet(ctx, f, func() { out = b.settle(w, reports) })
+	})
+	err = b.meet(ctx, f, func() (err error) {
+		out, err = b.Ledger.Settle(ctx, w, reports)
+		b.with(func() {
+			for _, r := range reports {
+				b.settled[r.Attempt]++
+			}
+		})
+		b.relay()
+		return err
+	})
 	return out, err
 }
 
-func (b *books) settle(w machine.Worker, reports []machine.Report) (out []machine.Settled) {
-	b.mu.Lock()
-	var messages []bus.Message
-	for _, r := range reports {
-		row, change, m := b.apply(r.Job, machine.Event{Name: eventOf[r.Result.Outcome], Fence: r.Fence, Result: r.Result, Worker: w.ID})
-		messages = append(messages, m...)
-		b.settled[r.Attempt]++
-		late := change.Refused != machine.Applied || change.Record != nil && change.Record.Late
-		out = append(out, machine.Settled{Attempt: r.Attempt, State: row.State, Late: late, WakeAt: row.WakeAt})
-	}
-	b.mu.Unlock()
-	b.publishAll(messages)
-	return out
-}
-
-func (b *books) HoldRefs(_ context.Context, refs []job.Ref, why job.Hold, d time.Duration) error {
-	if err := b.each("hold"); err != nil {
-		return err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.held = append(b.held, holding{slices.Clone(refs), why, d})
-	for _, ref := range refs {
-		if row := b.jobs[ref.Job]; row != nil && row.State == job.Ready && row.Emission == ref.Emission {
-			b.apply(ref.Job, machine.Event{Name: machine.Hold, Hold: why, Until: time.Now().Add(d)})
-		}
-	}
-	return nil
-}
-
-// promote makes ready what is due, as a scheduler does.
-func (b *books) promote() {
-	b.mu.Lock()
-	var messages []bus.Message
-	for id := range b.jobs {
-		_, _, m := b.apply(id, machine.Event{Name: machine.Due})
-		messages = append(messages, m...)
-	}
-	b.mu.Unlock()
-	b.publishAll(messages)
-}
-
-// endWorker ends a worker's row, as the sweep does, and then its leases.
-func (b *books) endWorker(id string, leases bool) {
-	b.mu.Lock()
-	b.workers[id] = false
-	var messages []bus.Message
-	for j, row := range b.jobs {
-		if leases && row.State == job.Leased && row.Worker == id {
-			_, _, m := b.apply(j, machine.Event{Name: machine.LeaseEnded, Fence: row.Fence})
-			messages = append(messages, m...)
-		}
-	}
-	b.mu.Unlock()
-	b.publishAll(messages)
-}
-
-func (b *books) PassMark(_ context.Context, _ string, _ int32, number int64) error {
-	if err := b.each("mark"); err != nil {
-		return err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.marks = append(b.marks, number)
-	return nil
-}
-
-func (b *books) Reject(_ context.Context, source, sourceID string, _ []byte, cause error) error {
-	if err := b.each("reject"); err != nil {
-		return err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.rejects = append(b.rejects, source+" "+sourceID+": "+cause.Error())
-	return nil
-}
-
-func (b *books) RegisterWorker(_ context.Context, w machine.Worker) error {
-	if err := b.each("register"); err != nil {
-		return err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.workers[w.ID] = true
-	return nil
-}
-
 func (b *books) Heartbeat(ctx context.Context, workerID string) (held []machine.Attempt, err error) {
-	b.mu.Lock()
-	b.beats++
-	f := fault{}
-	if b.onBeat != nil {
-		f = b.onBeat(b.beats)
-	}
-	b.mu.Unlock()
-	alive := false
-	err = b.meet(ctx, f, func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		alive = b.workers[workerID]
-		for id, row := range b.jobs {
-			if row.State == job.Leased && row.Worker == workerID {
-				held = append(held, machine.Attempt{Job: id, Generation: row.Generation, Fence: row.Fence})
-			}
+	var f fault
+	b.with(func() {
+		b.beats++
+		if b.onBeat != nil {
+			f = b.onBeat(b.beats)
 		}
 	})
-	if err == nil && !alive {
-		err = machine.ErrWorkerEnded
-	}
+	err = b.meet(ctx, f, func() (err error) {
+		held, err = b.Ledger.Heartbeat(ctx, workerID)
+		return err
+	})
 	return held, err
 }
 
-func (b *books) EndWorker(_ context.Context, workerID string) error {
+// each is what goes wrong with the rarer calls.
+func (b *books) each(doing string) error {
+	var on func(string) error
+	b.with(func() { on = b.onEach })
+	if on == nil {
+		return nil
+	}
+	return on(doing)
+}
+
+func (b *books) LeasedBy(ctx context.Context, workerID string, refs []job.Ref) ([]machine.Grant, error) {
+	if err := b.each("leased by"); err != nil {
+		return nil, err
+	}
+	return b.Ledger.LeasedBy(ctx, workerID, refs)
+}
+
+func (b *books) HoldRefs(ctx context.Context, refs []job.Ref, why job.Hold, d time.Duration) error {
+	if err := b.each("hold"); err != nil {
+		return err
+	}
+	b.with(func() { b.held = append(b.held, holding{slices.Clone(refs), why, d}) })
+	return b.Ledger.HoldRefs(ctx, refs, why, d)
+}
+
+func (b *books) PassMark(ctx context.Context, lane string, partition int32, number int64) error {
+	if err := b.each("mark"); err != nil {
+		return err
+	}
+	b.with(func() { b.marks = append(b.marks, number) })
+	return b.Ledger.PassMark(ctx, lane, partition, number)
+}
+
+func (b *books) Reject(ctx context.Context, source, sourceID string, body []byte, cause error) error {
+	if err := b.each("reject"); err != nil {
+		return err
+	}
+	b.with(func() { b.rejects = append(b.rejects, fmt.Sprintf("%s %s: %v", source, sourceID, cause)) })
+	return b.Ledger.Reject(ctx, source, sourceID, body, cause)
+}
+
+func (b *books) RegisterWorker(ctx context.Context, w machine.Worker) error {
+	if err := b.each("register"); err != nil {
+		return err
+	}
+	b.with(func() { b.workers[w.ID] = true })
+	return b.Ledger.RegisterWorker(ctx, w)
+}
+
+func (b *books) EndWorker(ctx context.Context, workerID string) error {
 	if err := b.each("end"); err != nil {
 		return err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.workers[workerID] = false
-	b.ended = append(b.ended, workerID)
-	return nil
+	b.with(func() { b.workers[workerID] = false })
+	return b.Ledger.EndWorker(ctx, workerID)
 }
 
 // alive are the ids of the workers that live.
 func (b *books) alive() (ids []string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for id, alive := range b.workers {
-		if alive {
-			ids = append(ids, id)
+	b.with(func() {
+		for id, alive := range b.workers {
+			if alive {
+				ids = append(ids, id)
+			}
 		}
-	}
+	})
 	return ids
 }
 
-// with changes or reads the books under their lock.
+// with reads or changes the books under their lock.
 func (b *books) with(do func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

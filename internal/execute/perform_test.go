@@ -15,7 +15,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"duly.dev/duly/internal/channel"
-	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/job"
 )
 
@@ -132,10 +131,12 @@ func TestWhatAReceiverSaysIsMadeStorable(t *testing.T) {
 func TestGenerationThatBeganOnAnotherChannelIsNotSentOverThisOne(t *testing.T) {
 	t.Parallel()
 	inBubble(t, nil, func(t *testing.T, r *rig) {
-		ref := r.books.put(r.kind.Kind, machine.Grant{Key: "a"})
-		r.books.change(1, func(row *machine.Row) {
-			row.Fixed, row.Channel, row.Promises, row.Attempt, row.Fence = true, "smtp", r.kind.Promises, 1, 1
-		})
+		before := r.kind.Kind
+		before.Channel = "smtp"
+		r.books.know(before)
+		ref := r.books.tried(before, r.spec("a"), job.NotDone(job.ClassTransient, job.CodeReceiverBusy, ""))
+		r.books.know(r.kind.Kind)
+		r.pass(time.Until(r.books.row(1).WakeAt))
 		r.books.announce("greeting", "mail", ref)
 		r.settle()
 		require.Empty(t, r.performer.began())
@@ -150,8 +151,10 @@ func TestAttemptIsASpanOfItsProducersTrace(t *testing.T) {
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
 	const producer = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	inBubble(t, func(r *rig) { r.options.Tracer = provider }, func(t *testing.T, r *rig) {
-		ref := r.books.put(r.kind.Kind, machine.Grant{Key: "a", TraceParent: producer})
-		r.books.announce("greeting", "mail", ref)
+		spec := r.spec("a")
+		spec.TraceParent = producer
+		r.books.enqueue(spec)
+		r.books.relay()
 		r.settle()
 		spans := recorder.Ended()
 		require.Len(t, spans, 1)
@@ -171,8 +174,10 @@ func TestProducersTraceIsPassedOnWhereNothingIsRecorded(t *testing.T) {
 	t.Parallel()
 	const producer = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	inBubble(t, nil, func(t *testing.T, r *rig) {
-		ref := r.books.put(r.kind.Kind, machine.Grant{Key: "a", TraceParent: producer})
-		r.books.announce("greeting", "mail", ref)
+		spec := r.spec("a")
+		spec.TraceParent = producer
+		r.books.enqueue(spec)
+		r.books.relay()
 		r.put("without a trace")
 		r.settle()
 		traces := map[string]string{}

@@ -2,7 +2,8 @@ package execute
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -88,6 +89,7 @@ type rig struct {
 	mu       sync.Mutex
 	acked    int
 	released int
+	keys     map[string]int
 	// copies: an acknowledgement may find its reference leased, by the message's twin.
 	copies bool
 }
@@ -114,6 +116,9 @@ func newRig(t *testing.T, edit func(*rig)) *rig {
 	r.options.Ledger, r.options.Heart, r.options.Bus = r.books, r.books, &witness{r.bus, r}
 	if r.options.Kinds == nil {
 		r.options.Kinds = []Kind{r.kind}
+	}
+	for _, k := range r.options.Kinds {
+		r.books.know(k.Kind)
 	}
 	w, err := New(r.options)
 	require.NoError(t, err)
@@ -159,14 +164,37 @@ func (r *rig) shutdown() error {
 	return <-r.ended
 }
 
+// spec is a job of the rig's kind; a key that was used before gets a number.
+func (r *rig) spec(key string) job.Spec {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.keys == nil {
+		r.keys = map[string]int{}
+	}
+	if r.keys[key]++; r.keys[key] > 1 {
+		key = fmt.Sprintf("%s#%d", key, r.keys[key])
+	}
+	return job.Spec{Kind: r.kind.Name, Key: key, Payload: []byte(`1`)}
+}
+
 // put adds jobs with the keys and announces them in one message.
 func (r *rig) put(keys ...string) []job.Ref {
-	var refs []job.Ref
-	for _, key := range keys {
-		refs = append(refs, r.books.put(r.kind.Kind, machine.Grant{Key: key, Payload: []byte(`1`)}))
+	specs := make([]job.Spec, len(keys))
+	for i, key := range keys {
+		specs[i] = r.spec(key)
 	}
-	r.books.announce(r.kind.Name, r.kind.Lane, refs...)
+	refs := r.books.enqueue(specs...)
+	r.books.relay()
 	return refs
+}
+
+// putOf adds a job of another kind and announces it.
+func (r *rig) putOf(k machine.Kind, key string) {
+	r.books.know(k)
+	spec := r.spec(key)
+	spec.Kind = k.Name
+	r.books.enqueue(spec)
+	r.books.relay()
 }
 
 // settle waits until nothing moves any more without time.
@@ -227,17 +255,15 @@ func (d *watchedDelivery) Ack() error {
 	m := d.Message()
 	received, err := bus.DecodeEnvelope(m.Body)
 	if m.Type == bus.TypeWork && err == nil {
-		d.rig.books.with(func() {
-			for _, ref := range received.Refs {
-				row := d.rig.books.jobs[ref.Job]
-				if row == nil || row.Emission != ref.Emission {
-					continue
-				}
-				if row.State == job.Ready || row.State == job.Leased && !d.rig.copies {
-					d.rig.t.Errorf("acknowledged while job %d is %s at this emission", ref.Job, row.State)
-				}
+		for _, ref := range received.Refs {
+			if !d.rig.books.knows(ref.Job) {
+				continue
 			}
-		})
+			row := d.rig.books.row(ref.Job)
+			if row.Emission == ref.Emission && (row.State == job.Ready || row.State == job.Leased && !d.rig.copies) {
+				d.rig.t.Errorf("acknowledged while job %d is %s at this emission", ref.Job, row.State)
+			}
+		}
 	}
 	d.rig.mu.Lock()
 	d.rig.acked++
@@ -266,14 +292,13 @@ func (r *rig) hold(ctx context.Context, e channel.Effect) job.Result {
 	}
 }
 
-var errReply = errors.Join(machine.ErrUnclear, errors.New("the connection broke"))
-
 // script performs effects by the keys of their jobs.
 func script(results map[string]job.Result) func(context.Context, channel.Effect) job.Result {
 	return func(_ context.Context, e channel.Effect) job.Result {
 		if err := e.Begin(); err != nil {
 			return job.NotBegun(err.Error())
 		}
-		return results[e.Key]
+		key, _, _ := strings.Cut(e.Key, "#")
+		return results[key]
 	}
 }
