@@ -48,6 +48,11 @@ var layers = []layer{
 		why:      "the memory ledger rests on the state machine",
 	},
 	{
+		packages: []string{"internal/explain"},
+		imports:  []string{"pkg/job", "internal/machine"},
+		why:      "an explanation is computed from what the ledger keeps",
+	},
+	{
 		packages: []string{"internal/bus/..."},
 		imports:  []string{"pkg/job", "internal/bus/..."},
 		why:      "a bus carries references and knows nothing else",

@@ -46,7 +46,7 @@ func Deny(kind, key string, r Row, ev Event, why Refusal) *Denied {
 	d := &Denied{Why: why, Act: ev.Name, Kind: kind, Key: key, Generation: r.Generation, State: r.State, Fence: r.Fence, Successor: r.Successor}
 	switch {
 	case why == TooSoon && ev.Name == AnswerNo:
-		d.Since = r.DoubtUntil.Add(r.promises().Settle)
+		d.Since = r.NoFrom()
 	case why == Stale && !r.Current():
 		d.Why = Superseded
 	case why == Stale && r.State != job.Unknown && (ev.Name == AnswerNo || ev.Name == Close):

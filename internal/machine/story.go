@@ -129,3 +129,21 @@ type Entry struct {
 	ClosesAt time.Time `json:"closes_at,omitzero"`
 	Closed   bool      `json:"closed,omitempty"`
 }
+
+// RepeatUntil is the last instant at which an effect in doubt may begin again; zero
+// where the generation is not in doubt or its receiver does not dedupe.
+func (r Row) RepeatUntil() time.Time {
+	if !r.InDoubt() {
+		return time.Time{}
+	}
+	return r.latestRepeat()
+}
+
+// NoFrom is the instant from which "it did not happen" may be looked for; zero where the
+// generation is not in doubt.
+func (r Row) NoFrom() time.Time {
+	if !r.InDoubt() {
+		return time.Time{}
+	}
+	return r.DoubtUntil.Add(r.promises().Settle)
+}

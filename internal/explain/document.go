@@ -1,0 +1,172 @@
+package explain
+
+import (
+	"encoding/json"
+	"time"
+
+	"duly.dev/duly/internal/machine"
+	"duly.dev/duly/pkg/job"
+)
+
+// Private says what of a job's private parts is shown.
+type Private struct {
+	// Destination shows addresses in full; else they are masked.
+	Destination bool
+	// Payload shows the payload; else its size alone.
+	Payload bool
+}
+
+// Document is the whole of a job. Its JSON form is part of the contract of every tool
+// that prints it: fields are added, never renamed or removed.
+type Document struct {
+	Job         int64                `json:"job"`
+	Kind        string               `json:"kind"`
+	Key         string               `json:"key"`
+	Lane        string               `json:"lane,omitempty"`
+	Subject     string               `json:"subject,omitempty"`
+	Period      string               `json:"period,omitempty"`
+	State       job.State            `json:"state"`
+	Removed     bool                 `json:"removed,omitempty"`
+	AsOf        time.Time            `json:"as_of"`
+	Explanation Explanation          `json:"explanation"`
+	Generations []Generation         `json:"generations"`
+	Events      []Event              `json:"events"`
+	EventsCut   bool                 `json:"events_cut,omitempty"`
+	Redrives    []Redrive            `json:"redrives,omitempty"`
+	Unsendable  []machine.Unsendable `json:"unsendable,omitempty"`
+}
+
+// Generation is one generation of a job, the oldest first in a Document.
+type Generation struct {
+	Generation      int32           `json:"generation"`
+	State           job.State       `json:"state"`
+	Waiting         job.Waiting     `json:"waiting,omitempty"`
+	Hold            job.Hold        `json:"hold,omitempty"`
+	Reason          job.Reason      `json:"reason,omitempty"`
+	Class           job.Class       `json:"class,omitempty"`
+	Code            job.Code        `json:"code,omitempty"`
+	Detail          string          `json:"detail,omitempty"`
+	Fingerprint     string          `json:"fingerprint,omitempty"`
+	Attempts        int32           `json:"attempts"`
+	MaxAttempts     int32           `json:"max_attempts"`
+	Fence           int64           `json:"fence"`
+	Emission        int32           `json:"emission"`
+	Worker          string          `json:"worker,omitempty"`
+	Channel         string          `json:"channel,omitempty"`
+	EffectKey       string          `json:"effect_key"`
+	Destination     string          `json:"destination,omitempty"`
+	PayloadBytes    int             `json:"payload_bytes"`
+	Payload         json.RawMessage `json:"payload,omitempty"`
+	Receipt         *job.Receipt    `json:"receipt,omitempty"`
+	Created         time.Time       `json:"created"`
+	Due             time.Time       `json:"due"`
+	Deadline        time.Time       `json:"deadline,omitzero"`
+	DeadlineZone    string          `json:"deadline_zone,omitempty"`
+	DeadlineLocal   string          `json:"deadline_local,omitempty"`
+	FirstReady      time.Time       `json:"first_ready,omitzero"`
+	WakeAt          time.Time       `json:"wake_at,omitzero"`
+	LeasedAt        time.Time       `json:"leased_at,omitzero"`
+	Ended           time.Time       `json:"ended,omitzero"`
+	InDoubt         bool            `json:"in_doubt,omitempty"`
+	DoubtSince      time.Time       `json:"doubt_since,omitzero"`
+	NoCountsFrom    time.Time       `json:"no_counts_from,omitzero"`
+	ClosesAt        time.Time       `json:"closes_at,omitzero"`
+	Closed          bool            `json:"closed,omitempty"`
+	CancelRequested bool            `json:"cancel_requested,omitempty"`
+	Successor       int32           `json:"successor,omitempty"`
+}
+
+// Event is one thing that happened to a job, the oldest first in a Document.
+type Event struct {
+	At         time.Time    `json:"at"`
+	Generation int32        `json:"generation"`
+	Name       machine.Name `json:"event"`
+	From       job.State    `json:"from,omitempty"`
+	To         job.State    `json:"to"`
+	Attempt    int32        `json:"attempt"`
+	Fence      int64        `json:"fence"`
+	Emission   int32        `json:"emission,omitempty"`
+	Outcome    job.Outcome  `json:"outcome,omitempty"`
+	Class      job.Class    `json:"class,omitempty"`
+	Code       job.Code     `json:"code,omitempty"`
+	Why        string       `json:"why,omitempty"`
+	Detail     string       `json:"detail,omitempty"`
+	WakeAt     time.Time    `json:"wake_at,omitzero"`
+	EndsAt     time.Time    `json:"ends_at,omitzero"`
+	Worker     string       `json:"worker,omitempty"`
+	Version    string       `json:"worker_version,omitempty"`
+	Classifier string       `json:"classifier,omitempty"`
+	Policy     string       `json:"policy,omitempty"`
+	Actor      string       `json:"actor,omitempty"`
+	Receipt    *job.Receipt `json:"receipt,omitempty"`
+	Late       bool         `json:"late,omitempty"`
+}
+
+// Redrive is one decision that opened a generation, the oldest first in a Document.
+type Redrive struct {
+	At          time.Time `json:"at"`
+	RecoveryKey string    `json:"recovery_key"`
+	Predecessor int32     `json:"predecessor"`
+	Successor   int32     `json:"successor"`
+	Approver    string    `json:"approver"`
+	Actor       string    `json:"actor"`
+	Reason      string    `json:"reason"`
+	Forced      bool      `json:"forced,omitempty"`
+	Evidence    string    `json:"evidence,omitempty"`
+}
+
+// Show makes the document of a job.
+func Show(s machine.Story, p Private) Document {
+	d := Document{
+		Job: s.Job, Kind: s.Kind.Name, Key: s.Key, Lane: s.Kind.Lane, Subject: s.Subject, Period: s.Period,
+		State: s.LastState, Removed: s.Removed, AsOf: s.Now.UTC(), Explanation: Of(s), EventsCut: s.EventsCut, Unsendable: s.Unsendable,
+		Generations: []Generation{}, Events: []Event{},
+	}
+	for _, g := range s.Generations {
+		d.Generations = append(d.Generations, generation(s, g, p))
+		d.State = g.State
+	}
+	for _, e := range s.Events {
+		d.Events = append(d.Events, Event{
+			At: e.At.UTC(), Generation: e.Generation, Name: e.Name, From: e.From, To: e.To, Attempt: e.Attempt, Fence: e.Fence, Emission: e.Emission,
+			Outcome: e.Outcome, Class: e.Class, Code: e.Code, Why: e.Why, Detail: e.Detail, WakeAt: utc(e.WakeAt), EndsAt: utc(e.EndsAt),
+			Worker: e.Worker, Version: e.Version, Classifier: e.Classifier, Policy: e.Policy, Actor: e.Actor, Receipt: e.Receipt, Late: e.Late,
+		})
+	}
+	for _, r := range s.Redrives {
+		d.Redrives = append(d.Redrives, Redrive{r.At.UTC(), r.RecoveryKey, r.Predecessor, r.Successor, r.Approver, r.Actor, r.Reason, r.Forced, r.Evidence})
+	}
+	return d
+}
+
+func generation(s machine.Story, g machine.Generation, p Private) Generation {
+	channel := g.Channel
+	if !g.Fixed {
+		channel = g.Kind.Channel
+	}
+	shown := Generation{
+		Generation: g.Generation, State: g.State, Waiting: g.Waiting, Hold: g.Hold, Reason: g.Reason, Class: g.LastClass, Code: g.LastCode,
+		Detail: g.Detail, Fingerprint: g.Fingerprint, Attempts: g.Attempt, MaxAttempts: g.Kind.Policy.MaxAttempts, Fence: g.Fence, Emission: g.Emission,
+		Worker: g.Worker, Channel: channel, EffectKey: job.WireEffectKey(s.Kind.Name, s.Key, g.Generation, channel),
+		Destination: Mask(g.Destination), PayloadBytes: len(g.Payload), Receipt: g.Receipt,
+		Created: g.Created.UTC(), Due: g.Due.UTC(), Deadline: utc(g.Deadline), DeadlineZone: g.DeadlineZone, DeadlineLocal: g.DeadlineLocal,
+		FirstReady: utc(g.FirstReady), WakeAt: utc(g.WakeAt), LeasedAt: utc(g.LeasedAt), Ended: utc(g.Ended),
+		InDoubt: g.InDoubt(), DoubtSince: utc(g.DoubtSince), NoCountsFrom: utc(g.NoFrom()), ClosesAt: utc(g.ClosesAt()),
+		Closed: g.Closed, CancelRequested: g.CancelRequested, Successor: g.Successor,
+	}
+	if p.Destination {
+		shown.Destination = g.Destination
+	}
+	if p.Payload {
+		shown.Payload = g.Payload
+	}
+	return shown
+}
+
+// utc is an instant in UTC; zero stays zero, so that it is left out.
+func utc(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.UTC()
+}

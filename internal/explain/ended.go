@@ -1,0 +1,93 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+
+	"duly.dev/duly/pkg/job"
+)
+
+// quarantined explains what the machine will not try again.
+func (e *explainer) quarantined() {
+	e.State = "quarantined: it will not be tried again by itself, and as far as anyone could know it did not happen"
+	e.Why = reasons[e.g.Reason]
+	if e.g.Attempt > 0 {
+		e.Why += "; " + e.attempted()
+	}
+	e.Next = "nothing, until a person redrives or cancels it"
+	e.do("%s", e.g.LastCode.Action())
+	switch e.g.Reason {
+	case job.ReasonDeadline:
+		e.do("if it still matters, redrive it with another deadline: %s --deadline TIME", e.redrive())
+	case job.ReasonTooOld:
+		e.do("if it still matters, and the job's lifetime allows it: %s", e.redrive())
+	default:
+		e.do("%s", e.redrive())
+	}
+}
+
+// reasons says each quarantine reason in words.
+var reasons = map[job.Reason]string{
+	job.ReasonPermanent:    "the same input would fail again",
+	job.ReasonUnclassified: "it failed in a way that no rule knows, as often as unclassified_cap allows",
+	job.ReasonAttempts:     "max_attempts are used up",
+	job.ReasonTooOld:       "its age (max_age) or the lifetime of the job (max_lifetime) was over",
+	job.ReasonDeadline:     "its deadline had passed, or the receiver asked to wait beyond it",
+}
+
+// unknown explains what may have happened.
+func (e *explainer) unknown() {
+	g := e.g
+	e.State = "unknown: it may have happened"
+	e.Why = e.attempted()
+	if g.Reason != "" {
+		e.Why += fmt.Sprintf("; had it surely not happened, it would be quarantined (%s)", g.Reason)
+	} else if !g.CancelRequested {
+		e.Why += "; its receiver does not allow a repeat now"
+	}
+	switch {
+	case g.Closed:
+		e.State = "unknown, closed: it may have happened, and nobody asks any more"
+		e.Next = "nothing: it stays visible"
+		e.do("only a forced redrive sends again: %s --force --evidence WHY", e.redrive())
+		e.do("a late answer still counts: %s", e.resolve("delivered"))
+	case g.PersonOnly():
+		e.Next, e.When = "nothing until a person says what happened; then it is closed", g.ClosesAt()
+		e.ask()
+	default:
+		e.Next, e.When = "its receiver is asked again and again, until it is closed", g.ClosesAt()
+		e.ask()
+	}
+}
+
+// ask tells a person how to answer.
+func (e *explainer) ask() {
+	e.do("%s", e.g.LastCode.Action())
+	e.do("it happened: %s", e.resolve("delivered"))
+	e.do("it did not: %s (counts if you looked after %s)", e.resolve("not-delivered"), instant(e.g.NoFrom()))
+	e.do("nobody will ever know: %s", e.resolve("give-up"))
+}
+
+// resolve is the command that answers.
+func (e *explainer) resolve(as string) string {
+	return fmt.Sprintf("dlq resolve %s --fence %d --as %s --evidence WHAT", e.name(), e.g.Fence, as)
+}
+
+// redrive is the command that opens the next generation.
+func (e *explainer) redrive() string {
+	return fmt.Sprintf("dlq redrive %s --generation %d --recovery-key KEY --approver WHO --reason WHY", e.name(), e.g.Generation)
+}
+
+// name is the job as a shell takes it.
+func (e *explainer) name() string {
+	name := e.story.Kind.Name + "/" + e.story.Key
+	plain := func(r rune) bool {
+		return r < 'a' || r > 'z'
+	}
+	if strings.IndexFunc(name, func(r rune) bool {
+		return plain(r) && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_./:@+,", r)
+	}) < 0 {
+		return name
+	}
+	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
+}
