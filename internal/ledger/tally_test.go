@@ -35,3 +35,12 @@ func TestATallyCountsEveryJobOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[job.State]int{job.Ready: 1, job.Scheduled: 2}, tally)
 }
+
+func TestTheServersSettingsSayWhetherItIsDurable(t *testing.T) {
+	t.Parallel()
+	settings, err := ledger.New(ledgertest.New(t)).ServerSettings(context.Background())
+	require.NoError(t, err)
+	require.Equal(t, "off", settings["fsync"], "the tests' own server does not sync")
+	require.Equal(t, "on", settings["synchronous_commit"])
+	require.NotEmpty(t, settings["server_version"])
+}
