@@ -40,7 +40,7 @@ func TestTheServersSettingsSayWhetherItIsDurable(t *testing.T) {
 	t.Parallel()
 	settings, err := ledger.New(ledgertest.New(t)).ServerSettings(context.Background())
 	require.NoError(t, err)
-	require.Equal(t, "off", settings["fsync"], "the tests' own server does not sync")
+	require.Contains(t, []string{"on", "off"}, settings["fsync"])
 	require.Equal(t, "on", settings["synchronous_commit"])
 	require.NotEmpty(t, settings["server_version"])
 }
