@@ -58,7 +58,7 @@ func Worker(s *app.Service, config *app.Config, parts WorkerParts) error {
 // uses at once, its heart's own not counted: one a lane, one for results, and
 // one for what is rare.
 func WorkerConns(config *app.Config) int32 {
-	return int32(min(len(config.Lanes), 30)) + 2 //nolint:gosec // bounded
+	return int32(min(len(config.Lanes), 30)) + 2
 }
 
 // performable are the kinds that the process can perform.

@@ -52,10 +52,15 @@ func (l *lane) newAttempts(s *session, k *kind, sent time.Time, grants []machine
 		attempts = append(attempts, &all[len(all)-1])
 	}
 	for _, a := range attempts {
-		a.until = time.Now().Add(a.limit())
-		a.ctx, a.cancel = context.WithDeadline(l.worker.work, a.until) //nolint:gosec // released when the attempt ends
+		a.start(l.worker.work)
 	}
 	return attempts
+}
+
+// start starts the clock of the attempt's limit.
+func (a *attempt) start(ctx context.Context) {
+	a.until = time.Now().Add(a.limit())
+	a.ctx, a.cancel = context.WithDeadline(ctx, a.until)
 }
 
 // limit is the one that the lease was taken with.

@@ -16,8 +16,8 @@ func newPause() *pause {
 		backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))}
 }
 
-// wait waits for the next try; false when ctx ends first.
-func (p *pause) wait(ctx context.Context) bool { return sleep(ctx, p.next.NextBackOff()) }
+// wait waits for the next try, or until ctx ends.
+func (p *pause) wait(ctx context.Context) { sleep(ctx, p.next.NextBackOff()) }
 
 // reset begins anew after a success.
 func (p *pause) reset() { p.next.Reset() }

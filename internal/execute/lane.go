@@ -80,10 +80,7 @@ func (l *lane) receive(ctx context.Context) error {
 		for _, d := range deliveries {
 			l.accept(ctx, d)
 		}
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
+		if err != nil && ctx.Err() == nil {
 			return fmt.Errorf("receiving from lane %s: %w", l.name, err)
 		}
 	}

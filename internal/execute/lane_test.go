@@ -179,6 +179,6 @@ func TestAcknowledgementThatFailsCostsNothing(t *testing.T) {
 		r.settle()
 		r.requireState(1, job.Delivered, 1)
 		r.broker.Start()
-		require.Equal(t, 1, len(r.performer.began()))
+		require.Len(t, r.performer.began(), 1)
 	})
 }

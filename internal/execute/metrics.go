@@ -20,6 +20,7 @@ type metrics struct {
 	leaseBatch    prometheus.Histogram
 	settleBatch   prometheus.Histogram
 	running       prometheus.Gauge
+	oldest        prometheus.Gauge
 	registrations prometheus.Counter
 	rejected      prometheus.Counter
 	marks         prometheus.Counter
@@ -43,9 +44,15 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		all = append(all, c)
 		return c
 	}
+	gauge := func(name, help string) prometheus.Gauge {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Subsystem: subsystem, Name: name, Help: help})
+		all = append(all, g)
+		return g
+	}
 	batch := func(name, help string) prometheus.Histogram {
-		h := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Subsystem: subsystem, Name: name, Help: help,
-			Buckets: prometheus.ExponentialBuckets(1, 2, 11)})
+		h := prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(1, 2, 11),
+		})
 		all = append(all, h)
 		return h
 	}
@@ -59,10 +66,13 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		late:        counters("late_reports_total", "Reports that came after their lease was over and were kept as evidence.", "outcome"),
 		leaseBatch:  batch("lease_batch_references", "References in one lease call."),
 		settleBatch: batch("settle_batch_reports", "Reports in one settling call."),
-		running:     prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Subsystem: subsystem, Name: "running_attempts", Help: "Attempts that run now."}),
-		leaseDelay: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Subsystem: subsystem, Name: "lease_delay_seconds",
+		running:     gauge("running_attempts", "Attempts that run now."),
+		oldest:      gauge("oldest_attempt_seconds", "For how long the oldest attempt that is not committed has been leased; 0 where there is none."),
+		leaseDelay: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "lease_delay_seconds",
 			Help:    "From the instant at which a job was due to the lease of its first attempt, by the ledger's clock.",
-			Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 14)}, []string{"kind"}),
+			Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 14),
+		}, []string{"kind"}),
 		registrations: counter("registrations_total", "Registrations of the process in the ledger; more than one means that the ledger ended it."),
 		rejected:      counter("rejected_messages_total", "Messages that nobody understood and that were set aside."),
 		marks:         counter("marks_total", "Marks that were passed on."),
@@ -70,7 +80,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		givenUp:       counter("given_up_reports_total", "Reports that the ledger never took; their leases end as unknown."),
 		trouble:       counter("ledger_trouble_total", "Calls of the ledger that failed and were repeated."),
 	}
-	all = append(all, m.running, m.leaseDelay)
+	all = append(all, m.leaseDelay)
 	if registerer != nil {
 		registerer.MustRegister(all...)
 	}

@@ -139,7 +139,9 @@ func inBubble(t *testing.T, edit func(*rig), do func(t *testing.T, r *rig), adju
 		t.Cleanup(func() { // also when the test has failed
 			if r.stop != nil {
 				r.stop()
-				<-r.ended
+				if err := <-r.ended; err != nil {
+					t.Log(err)
+				}
 			}
 			_ = r.bus.Close()
 		})

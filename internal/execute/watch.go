@@ -26,17 +26,20 @@ func (w *Worker) watch(ctx context.Context) {
 // reports attempts that do not return although their limit is over: nobody knows
 // what they do.
 func (w *Worker) watchOnce(now time.Time) {
+	oldest := time.Duration(0)
 	for _, s := range w.board.sessions() {
 		if left, _ := s.left(); left <= min(handlerMargin, s.worker.LeaseTime/4) {
 			s.cutHandlers()
 		}
 		for _, a := range s.running() {
+			oldest = max(oldest, now.Sub(a.leaseSent))
 			if now.Sub(a.until) > a.kind.Policy.PauseBound && !a.reported.Load() {
 				w.metrics.overdue.Inc()
 				go w.giveUp(a, "the attempt did not return although its limit was over")
 			}
 		}
 	}
+	w.metrics.oldest.Set(oldest.Seconds())
 }
 
 // giveUp reports an attempt that runs on as unknown; its slot stays taken until it

@@ -221,7 +221,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	<-soft.Done()
 	end := time.Now().Add(w.o.Drain)
 	w.drainEnd.Store(&end)
-	w.log.Info("draining", "until", end)
+	w.log.InfoContext(ctx, "draining", "until", end)
 	err := receiving.Wait()
 	err = errors.Join(err, w.drain(end, &settling))
 	stop()

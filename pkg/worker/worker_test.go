@@ -75,7 +75,7 @@ func install(t *testing.T) *installation {
 	go func() { ended <- d.Run(ctx) }()
 	t.Cleanup(func() {
 		stop()
-		<-ended
+		require.ErrorIs(t, <-ended, context.Canceled)
 		require.NoError(t, b.Close())
 	})
 	return &installation{
@@ -97,7 +97,7 @@ func greeting(key string) job.Spec {
 	return job.Spec{Kind: "greeting", Key: key, Destination: "home", Payload: []byte(`{"text":"hello"}`)}
 }
 
-func TestExampleIsAWorkerThatStopsOnSIGTERM(t *testing.T) { //nolint:paralleltest // the environment and signals are the process's
+func TestExampleIsAWorkerThatStopsOnSIGTERM(t *testing.T) {
 	in := install(t)
 	t.Setenv("DULY_DATABASE_URL", in.worker.DatabaseURL)
 	t.Setenv("DULY_BUS_URL", in.worker.BusURL)
