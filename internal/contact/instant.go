@@ -5,7 +5,7 @@ import "time"
 // Instant is one reading of this process's two clocks. The monotonic one does not jump,
 // but stands still while the machine is suspended; the wall clock shows that.
 type Instant struct {
-	// Elapsed is monotonic, from some beginning.
+	// Elapsed is monotonic. Only differences of it mean anything.
 	Elapsed time.Duration
 	Wall    time.Time
 }

@@ -42,9 +42,10 @@ type Watch struct {
 	steps   prometheus.Counter
 	held    prometheus.Gauge
 
-	mu    sync.Mutex
-	clock Clock
-	until time.Duration // monotonic; nothing is done before
+	mu      sync.Mutex
+	clock   Clock
+	stepped bool
+	until   time.Duration // monotonic; nothing is done before, once it has stepped
 }
 
 // New makes a Watch; the error is one of registering its metrics.
@@ -87,14 +88,15 @@ func (w *Watch) Steady(ctx context.Context) (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if step := w.clock.Observe(sent, got, ledger); step != 0 {
-		w.until = got.Elapsed + w.options.Hold
+		w.stepped, w.until = true, got.Elapsed+w.options.Hold
 		w.steps.Inc()
 		w.options.Log.ErrorContext(ctx, "the ledger's clock has stepped: promotion and sweeps rest", "step", step, "for", w.options.Hold)
 	}
-	if got.Elapsed < w.until {
+	if w.stepped && got.Elapsed < w.until {
 		w.held.Set(1)
 		return false, nil
 	}
+	w.stepped = false
 	w.held.Set(0)
 	return true, nil
 }
