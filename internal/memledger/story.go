@@ -22,7 +22,7 @@ func (l *Ledger) Show(ctx context.Context, kind, name string) (machine.Story, er
 		}
 		for _, ev := range l.events {
 			if ev.Job == s.Job {
-				s.Events = append(s.Events, logged(ev, s.Kind.Policy))
+				s.Events = append(s.Events, l.logged(ev, s.Kind.Policy))
 			}
 		}
 		s.Redrives = slices.Clone(e.redrives)
@@ -73,10 +73,13 @@ func (l *Ledger) generation(e *entry, g *generation) machine.Generation {
 }
 
 // logged is an event as a story tells it; a lease is told by its lease row.
-func logged(e Event, p machine.Policy) machine.Logged {
+func (l *Ledger) logged(e Event, p machine.Policy) machine.Logged {
 	told := machine.Logged{At: e.At, Generation: e.Generation, Record: e.Record, Version: e.Version, Classifier: e.Classifier, Policy: e.Policy}
 	if e.Name == machine.Lease && e.To == job.Leased {
 		told.EndsAt = e.At.Add(p.Limit + p.LeaseTime)
+		if w := l.workers[e.Worker]; w != nil {
+			told.Version = w.Version
+		}
 		told.Record = machine.Record{Name: machine.Lease, To: job.Leased, Attempt: e.Attempt, Fence: e.Fence, Worker: e.Worker}
 	}
 	return told

@@ -88,18 +88,36 @@ func (l *Ledger) RemoveWorkers(ctx context.Context, after time.Duration) (int, e
 	return n, err
 }
 
+// lateCommit is how late a lease may be committed, behind the instant that it says,
+// to be found by its worker all the same.
+const lateCommit = 10 * time.Second
+
 // EndLeasesOf ends the next leases of an ended worker, at most limit, that began
-// behind the instant (zero: from the beginning).
+// behind the instant (zero: from the beginning). What had overrun when the worker
+// ended is EndOverrun's to end.
 func (l *Ledger) EndLeasesOf(ctx context.Context, id string, from time.Time, limit int) (machine.LeaseSweep, error) {
 	s := machine.LeaseSweep{Ended: make(machine.Tally), Next: from}
 	err := l.write(ctx, "EndLeasesOf", func(now time.Time) error {
-		if l.alive(id) {
+		w := l.workers[id]
+		if w == nil || w.ended.IsZero() {
 			return nil
+		}
+		if from.IsZero() {
+			from = w.ended.Add(-l.longestLease() - lateCommit)
 		}
 		l.endLeases(now, limit, "its worker was ended", &s, func(r machine.Row) bool { return r.Worker == id && r.LeasedAt.After(from) })
 		return nil
 	})
 	return s, err
+}
+
+// longestLease is the longest that a lease of any kind may run.
+func (l *Ledger) longestLease() time.Duration {
+	var limit, lease time.Duration
+	for _, k := range l.kinds {
+		limit, lease = max(limit, k.Policy.Limit), max(lease, k.Policy.LeaseTime)
+	}
+	return limit + lease
 }
 
 // EndOverrun ends the next leases, at most limit, whose limit and lease time are over.
