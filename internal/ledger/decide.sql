@@ -69,10 +69,11 @@ FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::bigint[],
 WHERE j.id = t.id AND j.generation = t.generation AND j.state = t.was AND j.fence = t.was_fence
 
 -- name: decide_events
--- Appends events. One element a record.
-INSERT INTO duly.event (job, generation, fence, attempt, emission, late, name, from_state, to_state,
+-- Appends events, one element a record, as of $22, the instant of the decisions. The
+-- rows are locked, so that a job's events have their ids in the order of its decisions.
+INSERT INTO duly.event (at, job, generation, fence, attempt, emission, late, name, from_state, to_state,
                         outcome, class, code, wake_at, why, detail, worker, worker_version, classifier, policy_hash, actor, receipt)
-SELECT * FROM unnest($1::bigint[], $2::integer[], $3::bigint[], $4::integer[], $5::integer[], $6::boolean[],
+SELECT $22::timestamptz, * FROM unnest($1::bigint[], $2::integer[], $3::bigint[], $4::integer[], $5::integer[], $6::boolean[],
                      $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[],
                      $13::timestamptz[], $14::text[], $15::text[], $16::uuid[], $17::text[], $18::text[], $19::text[], $20::text[], $21::jsonb[])
 

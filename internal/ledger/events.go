@@ -7,8 +7,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// queueEvents appends the events in the order in which they were decided.
-func (l *Ledger) queueEvents(batch *pgx.Batch, events []event) error {
+// queueEvents appends the events in the order in which they were decided, as of the
+// instant of the decisions.
+func (l *Ledger) queueEvents(batch *pgx.Batch, events []event, now time.Time) error {
 	if len(events) == 0 {
 		return nil
 	}
@@ -25,7 +26,7 @@ func (l *Ledger) queueEvents(batch *pgx.Batch, events []event) error {
 		}
 		c.add(e, hashes[kind.Name], receipt)
 	}
-	c.queue(batch)
+	c.queue(batch, now)
 	return nil
 }
 
@@ -55,7 +56,7 @@ func (c *eventColumns) add(e event, hash string, receipt []byte) {
 	c.hashes, c.receipts = append(c.hashes, hash), append(c.receipts, receipt)
 }
 
-func (c *eventColumns) queue(batch *pgx.Batch) {
+func (c *eventColumns) queue(batch *pgx.Batch, now time.Time) {
 	batch.Queue(stmt("decide_events"), c.jobs, c.generations, c.fences, c.attempts, c.emissions, c.late, c.names, c.from, c.to,
-		c.outcomes, c.classes, c.codes, c.wakes, c.whys, c.details, c.workers, c.versions, c.classifiers, c.hashes, c.actors, c.receipts)
+		c.outcomes, c.classes, c.codes, c.wakes, c.whys, c.details, c.workers, c.versions, c.classifiers, c.hashes, c.actors, c.receipts, now)
 }

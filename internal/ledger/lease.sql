@@ -18,7 +18,7 @@ WITH clock AS MATERIALIZED (
     FROM asked a, clock c, duly.worker w
     WHERE j.id = a.id AND j.generation = a.generation AND j.emission = a.emission AND j.kind = $5
       AND w.id = $4 AND w.ended_at IS NULL
-      AND (j.state = 'ready' OR j.state = 'scheduled' AND j.waiting = 'retry' AND j.wake_at <= clock_timestamp())
+      AND (j.state = 'ready' OR j.state = 'scheduled' AND j.waiting = 'retry' AND j.wake_at <= c.now)
       AND j.doubt_since IS NULL
       AND (j.expires_at IS NULL OR j.expires_at > clock_timestamp())
     RETURNING j.id, j.generation, j.emission, j.attempt, j.unclassified, j.fence, j.created_at, j.origin_at, j.first_ready_at,

@@ -42,10 +42,10 @@ WITH clock AS MATERIALIZED (
         expires_at = least(j.deadline, coalesce(j.first_ready_at, c.now) + k.max_age, coalesce(j.origin_at, c.now) + k.max_lifetime)
     FROM locked l, clock c, kinds k
     WHERE j.id = l.id AND j.generation = l.generation AND k.kind = j.kind
-    RETURNING j.id, j.generation, j.kind, j.emission, j.fence, j.attempt, l.waiting, l.promote_at, k.policy_hash
+    RETURNING c.now, j.id, j.generation, j.kind, j.emission, j.fence, j.attempt, l.waiting, l.promote_at, k.policy_hash
 ), noted AS (
-    INSERT INTO duly.event (job, generation, fence, attempt, emission, name, from_state, to_state, why, policy_hash, actor)
-    SELECT id, generation, fence, attempt, emission, 'due', 'scheduled', 'ready', waiting, policy_hash, 'scheduler' FROM promoted
+    INSERT INTO duly.event (at, job, generation, fence, attempt, emission, name, from_state, to_state, why, policy_hash, actor)
+    SELECT now, id, generation, fence, attempt, emission, 'due', 'scheduled', 'ready', waiting, policy_hash, 'scheduler' FROM promoted
 ), announced AS (
     INSERT INTO duly.outbox (topic, kind, jobs, generations, emissions)
     SELECT k.lane, k.id, array_agg(p.id), array_agg(p.generation), array_agg(p.emission)

@@ -15,11 +15,11 @@ WITH clock AS MATERIALIZED (
         doubt_since = NULL, doubt_until = NULL, flags = j.flags | 8::smallint
     FROM done d, clock c
     WHERE j.id = d.id AND j.generation = d.generation AND j.fence = d.fence AND j.worker = $5 AND j.state = 'leased'
-    RETURNING j.id, j.generation, j.fence, j.attempt, j.emission, d.receipt, d.policy_hash, d.classifier
+    RETURNING c.now, j.id, j.generation, j.fence, j.attempt, j.emission, d.receipt, d.policy_hash, d.classifier
 ), noted AS (
-    INSERT INTO duly.event (job, generation, fence, attempt, emission, name, from_state, to_state, outcome,
+    INSERT INTO duly.event (at, job, generation, fence, attempt, emission, name, from_state, to_state, outcome,
                             worker, worker_version, classifier, policy_hash, receipt)
-    SELECT id, generation, fence, attempt, emission, 'done', 'leased', 'delivered', 'delivered', $5, $6, classifier, policy_hash, receipt
+    SELECT now, id, generation, fence, attempt, emission, 'done', 'leased', 'delivered', 'delivered', $5, $6, classifier, policy_hash, receipt
     FROM changed
 )
 SELECT id, generation FROM changed
@@ -39,8 +39,8 @@ WITH clock AS MATERIALIZED (
     FROM asked a, clock c
     WHERE j.id = a.id AND j.generation = a.generation AND j.emission = a.emission AND j.state = 'ready'
       AND (j.expires_at IS NULL OR j.expires_at > clock_timestamp())
-    RETURNING j.id, j.generation, j.fence, j.attempt, j.emission, j.wake_at
+    RETURNING c.now, j.id, j.generation, j.fence, j.attempt, j.emission, j.wake_at
 )
-INSERT INTO duly.event (job, generation, fence, attempt, emission, name, from_state, to_state, wake_at, why, actor)
-SELECT id, generation, fence, attempt, emission, 'hold', 'ready', 'scheduled', wake_at, $4, 'worker' FROM held
+INSERT INTO duly.event (at, job, generation, fence, attempt, emission, name, from_state, to_state, wake_at, why, actor)
+SELECT now, id, generation, fence, attempt, emission, 'hold', 'ready', 'scheduled', wake_at, $4, 'worker' FROM held
 RETURNING job, generation

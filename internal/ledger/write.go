@@ -54,7 +54,9 @@ func (w *writer) add(before, after machine.Row, change machine.Change, t target)
 	}
 	w.after[at] = after
 	if change.Record != nil {
-		w.events = append(w.events, event{after, *change.Record, t})
+		if !leases(*change.Record) {
+			w.events = append(w.events, event{after, *change.Record, t})
+		}
 		w.details[at] = change.Record.Detail
 		if change.Record.Receipt != nil && after.State == job.Delivered && before.State != job.Delivered {
 			w.receipts[at] = change.Record.Receipt
@@ -64,6 +66,9 @@ func (w *writer) add(before, after machine.Row, change machine.Change, t target)
 		w.emissions = append(w.emissions, emission{after, e})
 	}
 }
+
+// leases reports whether the record is of a lease, whose event is its lease row.
+func leases(r machine.Record) bool { return r.Name == machine.Lease && r.To == job.Leased }
 
 // write stores everything in one round trip and checks that each row was there as
 // it was decided from.
@@ -75,7 +80,7 @@ func (l *Ledger) write(ctx context.Context, tx pgx.Tx, w *writer) error {
 	if err := l.queueRows(ctx, batch, w); err != nil {
 		return err
 	}
-	if err := l.queueEvents(batch, w.events); err != nil {
+	if err := l.queueEvents(batch, w.events, w.now); err != nil {
 		return err
 	}
 	if err := l.queueEmissions(ctx, batch, w.emissions); err != nil {
