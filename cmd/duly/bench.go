@@ -1,0 +1,32 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"duly.dev/duly/internal/app"
+	"duly.dev/duly/internal/demo"
+)
+
+type benchCommand struct {
+	Jobs      int    `default:"200000" help:"Jobs a phase (${default})."`
+	Batch     int    `default:"1000" help:"Jobs a producer's transaction (${default})."`
+	Producers int    `default:"2" help:"Producers that enqueue at once (${default})."`
+	Slots     int    `default:"2000" help:"Handlers that run at once (${default})."`
+	Pack      int    `default:"500" help:"Most references a message of the bus (${default})."`
+	Payload   int    `default:"100" help:"Bytes a payload (${default})."`
+	Samples   int    `default:"300" help:"Jobs that latency is measured on, one after the other (${default})."`
+	Bus       string `enum:"nats,memory" default:"nats" placeholder:"nats|memory" help:"The embedded bus (${default})."`
+	Data      string `placeholder:"DIR" help:"Keep the data in this folder, so that the disk can be chosen. Default: a temporary one, removed at the end."`
+	JSON      bool   `name:"json" help:"Print the result as JSON on standard output, and everything else on standard error."`
+}
+
+// Run measures. Only warnings are logged: a log line a batch would be measured too.
+func (c *benchCommand) Run(ctx context.Context, p *app.Process) error {
+	p.Log = app.NewLogger(p.Stderr, slog.LevelWarn, true)
+	_, err := demo.Bench(ctx, p, demo.BenchOptions{
+		Jobs: c.Jobs, Batch: c.Batch, Producers: c.Producers, Slots: c.Slots, Pack: c.Pack, Payload: c.Payload,
+		Samples: c.Samples, Bus: c.Bus, Dir: c.Data, JSON: c.JSON,
+	})
+	return err
+}

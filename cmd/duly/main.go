@@ -1,0 +1,30 @@
+// Duly is the tool around the ledger: it checks configurations, migrates, imports
+// files, and runs everything in one process for a demonstration, a laptop or a
+// measurement.
+package main
+
+import (
+	"os"
+
+	"duly.dev/duly/internal/app"
+)
+
+// grammar are the commands.
+type grammar struct {
+	Demo    demoCommand      `cmd:"" help:"Deliver a file of reminders to receivers that misbehave, and compare what both sides saw."`
+	Dev     devCommand       `cmd:"" help:"Run everything in one process until Ctrl-C, keeping its state."`
+	Import  importCommand    `cmd:"" help:"Import jobs from a CSV or NDJSON file."`
+	Config  configCommand    `cmd:"" help:"Check configurations."`
+	Migrate migrateCommand   `cmd:"" help:"Bring the ledger's schema to this version, or say where it is."`
+	Bench   benchCommand     `cmd:"" help:"Measure from enqueue to delivered on an embedded stack."`
+	Ready   app.ReadyCommand `cmd:"" help:"Ask a process whether it is ready."`
+}
+
+func main() { os.Exit(app.Main(program())) }
+
+func program() app.Program {
+	return app.Program{
+		Name: "duly", Description: "Delivers scheduled work at most once, by its deadline, and can prove it.",
+		Grammar: &grammar{}, LogText: true,
+	}
+}

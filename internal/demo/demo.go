@@ -1,0 +1,331 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"duly.dev/duly/examples"
+	"duly.dev/duly/internal/app"
+	"duly.dev/duly/internal/importer"
+	"duly.dev/duly/internal/ledger"
+	"duly.dev/duly/internal/machine"
+	"duly.dev/duly/internal/progress"
+	"duly.dev/duly/pkg/job"
+)
+
+// Options say how to demonstrate.
+type Options struct {
+	// Dir keeps everything that the demonstration makes, and must not exist or be
+	// empty. Empty: a temporary folder, removed at the end unless something went wrong.
+	Dir string
+	// Bus is BusNATS (default) or BusMemory.
+	Bus string
+	// JSON prints the result as one line of JSON on standard output, and everything
+	// else on standard error.
+	JSON bool
+	// File replaces examples/renewals.csv; of the same form.
+	File []byte
+	// Patience is how long the jobs may take to come to an end. Default 2 minutes.
+	Patience time.Duration
+}
+
+// Result is what a demonstration came to.
+type Result struct {
+	Rows             int               `json:"rows"`
+	Refused          int               `json:"refused"`
+	SameKey          int               `json:"same_key"`
+	States           map[job.State]int `json:"states"`
+	Effects          int               `json:"effects"`
+	DuplicateEffects int               `json:"duplicate_effects"`
+	Lost             int               `json:"lost"`
+	// Disagreements is how many things the ledger and the receivers do not agree on,
+	// whatever they are.
+	Disagreements int     `json:"disagreements"`
+	Seconds       float64 `json:"seconds"`
+}
+
+// ErrDisagree: the ledger and the receivers do not agree.
+var ErrDisagree = errors.New("the ledger and the receivers do not agree")
+
+// Run demonstrates: see the package's documentation. It prints what happens and the
+// comparison, and fails with ErrDisagree where there is anything to explain.
+func Run(ctx context.Context, p *app.Process, o Options) (Result, error) {
+	d := &demonstration{Options: o, began: time.Now(), out: p.Stdout, progress: p.Stderr}
+	if o.JSON {
+		d.out = p.Stderr
+	}
+	if d.Patience <= 0 {
+		d.Patience = 2 * time.Minute
+	}
+	if err := d.makeDir(); err != nil {
+		return Result{}, err
+	}
+	log, err := os.Create(filepath.Join(d.Dir, "duly.log"))
+	if err != nil {
+		return Result{}, fmt.Errorf("opening the log: %w", err)
+	}
+	quietly := &app.Process{Name: p.Name, Version: p.Version, Stdout: p.Stdout, Stderr: p.Stderr, Log: app.NewLogger(log, 0, true)}
+	err = d.serve(ctx, quietly)
+	err = errors.Join(err, log.Close())
+	if err != nil {
+		return d.result, fmt.Errorf("%w\n(logs and data are in %s)", err, d.Dir)
+	}
+	if o.Dir == "" {
+		err = os.RemoveAll(d.Dir)
+	}
+	if o.JSON {
+		err = errors.Join(err, json.NewEncoder(p.Stdout).Encode(d.result))
+	}
+	return d.result, err
+}
+
+// demonstration is one under way.
+type demonstration struct {
+	Options
+	began         time.Time
+	out, progress io.Writer
+
+	file    []byte // the rendered rows
+	counts  importer.Counts
+	redrive redriven
+	result  Result
+}
+
+// makeDir makes the folder, or checks that nothing is in it: the jobs of an earlier
+// demonstration would be compared with receivers that never saw them.
+func (d *demonstration) makeDir() (err error) {
+	if d.Dir == "" {
+		d.Dir, err = tempFolder("demo")
+		return err
+	}
+	if d.Dir, err = filepath.Abs(d.Dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(d.Dir, 0o755); err != nil { //nolint:gosec // a server that runs under another user must enter
+		return fmt.Errorf("making the data folder: %w", err)
+	}
+	entries, err := os.ReadDir(d.Dir)
+	if err == nil && len(entries) > 0 {
+		return app.Exit(app.ExitUsage, fmt.Errorf("--data %s: it must be empty: a demonstration begins with an empty ledger (duly dev keeps one)", d.Dir))
+	}
+	return err
+}
+
+func (d *demonstration) path(name string) string { return filepath.Join(d.Dir, name) }
+
+// serve runs the stack, and the play in it, to the end of the play.
+func (d *demonstration) serve(ctx context.Context, p *app.Process) error {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	var played error
+	err := app.Serve(ctx, p, app.AdminSettings{AdminAddr: "127.0.0.1:0"}, func(ctx context.Context, s *app.Service) error {
+		play, err := d.setup(ctx, s)
+		if err != nil {
+			return err
+		}
+		s.Group.Add("play", func(ctx context.Context) error {
+			played = play(ctx)
+			end()
+			return nil
+		})
+		return nil
+	})
+	return errors.Join(played, err)
+}
+
+// setup starts servers, receivers and loops, and returns what is to be played on them.
+func (d *demonstration) setup(ctx context.Context, s *app.Service) (func(context.Context) error, error) {
+	d.say("Starting PostgreSQL and the bus in %s …", d.Dir)
+	servers, err := startServers(ctx, s, serverOptions{dir: d.Dir, bus: d.Bus})
+	if err != nil {
+		return nil, err
+	}
+	letters, err := startMail("127.0.0.1:0", d.path("received-mail.ndjson"))
+	if err != nil {
+		return nil, err
+	}
+	s.Stack.Push("mail server", stopServers, letters.stop)
+	hooks, err := startHooks("127.0.0.1:0", d.path("received-webhooks.ndjson"))
+	if err != nil {
+		return nil, err
+	}
+	s.Stack.Push("receiver of webhooks", stopServers, hooks.stop)
+	config, err := d.render(letters.address(), hooks.address())
+	if err != nil {
+		return nil, err
+	}
+	run, err := servers.addLoops(ctx, s, config, nil)
+	if err != nil {
+		return nil, err
+	}
+	d.say("Running: %s, scheduler, dispatcher and worker, all durable, in one process.\n", servers.describe())
+	return func(ctx context.Context) error { return d.play(ctx, run, config) }, nil
+}
+
+// render writes the configuration and the rows as they are for this run.
+func (d *demonstration) render(mail, hooks string) (*app.Config, error) {
+	config := renderConfig(examples.Config, mail)
+	rows := d.File
+	if rows == nil {
+		rows = examples.Renewals
+	}
+	d.file = render(rows, time.Now(), hooks)
+	for name, content := range map[string][]byte{"duly.yaml": config, "renewals.csv": d.file} {
+		if err := os.WriteFile(d.path(name), content, 0o644); err != nil { //nolint:gosec // to be looked at
+			return nil, fmt.Errorf("writing the example: %w", err)
+		}
+	}
+	return app.LoadConfig(d.path("duly.yaml"))
+}
+
+// play imports, waits, redrives, waits and compares.
+func (d *demonstration) play(ctx context.Context, run running, config *app.Config) error {
+	ctx, cancel := context.WithTimeout(ctx, d.Patience)
+	defer cancel()
+	if err := d.importRows(ctx, run, config); err != nil {
+		return err
+	}
+	settled, err := d.settle(ctx, run.ledger, "delivering")
+	if err != nil {
+		return err
+	}
+	if settled {
+		if err := d.correct(ctx, run.ledger); err != nil {
+			return err
+		}
+		if _, err := d.settle(ctx, run.ledger, "redriving "); err != nil {
+			return err
+		}
+	}
+	return d.judge(context.WithoutCancel(ctx), run.ledger)
+}
+
+func (d *demonstration) importRows(ctx context.Context, run running, config *app.Config) error {
+	limits, checkers, err := importer.Rules(config)
+	if err != nil {
+		return err
+	}
+	report, err := os.Create(d.path("refused.csv"))
+	if err != nil {
+		return fmt.Errorf("opening the report of refused rows: %w", err)
+	}
+	defer func() { _ = report.Close() }()
+	refused, err := importer.NewReport(report, importer.CSV)
+	if err != nil {
+		return err
+	}
+	bar := progress.New(d.progress, "importing ")
+	d.counts, err = importer.Run(ctx, bytes.NewReader(d.file), importer.Options{
+		Format: importer.CSV, Door: importer.NewLedgerDoor(run.pool, config.MaxPayload), Limits: limits, Checkers: checkers, Refused: refused.Add,
+		Progress: func(c importer.Counts, read int64) {
+			bar.Show(float64(read)/float64(len(d.file)), fmt.Sprintf("%d rows", c.Rows))
+		},
+	})
+	bar.Done(1, fmt.Sprintf("%d rows: %d jobs, %d of a known key, %d refused", d.counts.Rows, d.counts.Jobs, d.counts.SameKey, d.counts.Refused))
+	return errors.Join(err, refused.Flush())
+}
+
+// settle waits until no job is pending; false: patience was over before, and the
+// comparison will say which jobs still are.
+func (d *demonstration) settle(ctx context.Context, l *ledger.Ledger, doing string) (bool, error) {
+	bar := progress.New(d.progress, doing)
+	every := time.NewTicker(200 * time.Millisecond)
+	defer every.Stop()
+	for {
+		tally, err := l.Tally(context.WithoutCancel(ctx))
+		if err != nil {
+			return false, err
+		}
+		pending := tally[job.Scheduled] + tally[job.Ready] + tally[job.Leased]
+		share := 1 - float64(pending)/float64(max(1, d.counts.Jobs))
+		note := statesText(tally)
+		if pending == 0 {
+			bar.Done(1, note)
+			return true, nil
+		}
+		bar.Show(share, note)
+		select {
+		case <-every.C:
+		case <-ctx.Done():
+			bar.Done(share, note)
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return false, nil
+			}
+			return false, ctx.Err()
+		}
+	}
+}
+
+// redriven is the reminder whose address was corrected.
+type redriven struct {
+	key, from, to string
+	generation    int32
+}
+
+// correct redrives one quarantined reminder to the address that was meant.
+func (d *demonstration) correct(ctx context.Context, l *ledger.Ledger) error {
+	page, err := l.List(ctx, machine.ListRequest{State: job.Quarantined, Code: job.CodeDestinationInvalid, Limit: 1000})
+	if err != nil {
+		return err
+	}
+	for _, e := range page.Entries {
+		story, err := l.Find(ctx, e.Kind, e.Key)
+		if err != nil {
+			return err
+		}
+		current, _ := story.Current()
+		name, wrong := strings.CutSuffix(current.Destination, "@"+typo)
+		if !wrong {
+			continue
+		}
+		d.redrive = redriven{key: e.Kind + "/" + e.Key, from: current.Destination, to: name + "@" + correct}
+		successor, err := l.Redrive(ctx, machine.RedriveRequest{
+			Kind: e.Kind, Key: e.Key, Generation: e.Generation, RecoveryKey: "demo", Destination: d.redrive.to,
+			Approver: "the demonstration", Actor: "the demonstration", Reason: "a slip of the pen in the domain",
+		})
+		d.redrive.generation = successor.Generation
+		return err
+	}
+	return nil
+}
+
+// judge compares and shows what came out.
+func (d *demonstration) judge(ctx context.Context, l *ledger.Ledger) error {
+	claims, err := readClaims(ctx, l)
+	if err != nil {
+		return err
+	}
+	letters, err := readLogbook(d.path("received-mail.ndjson"))
+	if err != nil {
+		return err
+	}
+	hooks, err := readLogbook(d.path("received-webhooks.ndjson"))
+	if err != nil {
+		return err
+	}
+	c := compare(rowsOf(d.file), d.counts, claims, effects(letters, hooks))
+	d.result = Result{
+		Rows: d.counts.Rows, Refused: d.counts.Refused, SameKey: d.counts.SameKey, States: c.states,
+		Effects: c.effects, DuplicateEffects: c.duplicates, Lost: c.lost, Disagreements: len(c.problems),
+		Seconds: time.Since(d.began).Round(10 * time.Millisecond).Seconds(),
+	}
+	if err := d.show(c, repeats(hooks)); err != nil {
+		return err
+	}
+	if len(c.problems) > 0 {
+		return fmt.Errorf("%w: %d disagreements", ErrDisagree, len(c.problems))
+	}
+	return nil
+}
+
+func (d *demonstration) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(d.progress, format+"\n", args...)
+}

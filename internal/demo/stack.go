@@ -1,0 +1,140 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"duly.dev/duly/internal/app"
+	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/bus/membus"
+	"duly.dev/duly/internal/compose"
+	"duly.dev/duly/internal/devstack"
+	"duly.dev/duly/internal/ledger"
+	"duly.dev/duly/pkg/handler"
+)
+
+// The buses that an embedded stack can have.
+const (
+	BusNATS   = "nats"
+	BusMemory = "memory"
+)
+
+// stopServers is what an embedded server has to stop.
+const stopServers = 30 * time.Second
+
+// ledgerConns are enough for the loops of one process and what a demonstration asks.
+const ledgerConns = 24
+
+// servers are an embedded PostgreSQL, migrated, and an embedded bus.
+type servers struct {
+	postgres *devstack.Postgres
+	// nats or memory is the bus.
+	nats   *devstack.NATS
+	memory *membus.Broker
+}
+
+// serverOptions say how servers are to run.
+type serverOptions struct {
+	// dir holds their data.
+	dir string
+	// bus is BusNATS or BusMemory.
+	bus string
+	// postgresPort and natsPort are 0 for a free one.
+	postgresPort, natsPort int
+}
+
+// startServers starts the servers and pushes their ends on the service's stack. They
+// are fully durable.
+func startServers(ctx context.Context, s *app.Service, o serverOptions) (*servers, error) {
+	srv := &servers{}
+	if err := srv.startPostgres(ctx, s, o); err != nil {
+		return nil, err
+	}
+	if o.bus == BusMemory {
+		srv.memory = membus.NewBroker(membus.Options{})
+		return srv, nil
+	}
+	nats, err := devstack.StartNATS(devstack.NATSOptions{
+		StoreDir: filepath.Join(o.dir, "nats"), Port: o.natsPort, Log: app.Component(s.Log, "nats-server"),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("starting NATS: %w", err)
+	}
+	s.Stack.Push("NATS", stopServers, func(context.Context) error { return nats.Stop() })
+	srv.nats = nats
+	return srv, nil
+}
+
+func (srv *servers) startPostgres(ctx context.Context, s *app.Service, o serverOptions) error {
+	log, err := os.OpenFile(filepath.Join(o.dir, "postgres.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644) //nolint:gosec // its owner chose the folder
+	if err != nil {
+		return fmt.Errorf("opening PostgreSQL's log: %w", err)
+	}
+	s.Stack.Push("PostgreSQL's log", stopServers, func(context.Context) error { return log.Close() })
+	postgres, err := devstack.StartPostgres(ctx, devstack.PostgresOptions{
+		DataDir: filepath.Join(o.dir, "postgres"), Port: o.postgresPort, Log: log,
+		Notice: func(text string) { _, _ = fmt.Fprintln(s.Process.Stderr, text) },
+	})
+	if err != nil {
+		return fmt.Errorf("starting PostgreSQL: %w", err)
+	}
+	s.Stack.Push("PostgreSQL", stopServers, postgres.Stop)
+	srv.postgres = postgres
+	return ledger.MigrateUp(ctx, postgres.URL())
+}
+
+// describe says what the servers are.
+func (srv *servers) describe() string {
+	bus := "a bus in memory"
+	if srv.nats != nil {
+		bus = "NATS JetStream on disk"
+	}
+	return "PostgreSQL " + srv.postgres.Version() + ", " + bus
+}
+
+// connect opens the bus of the configuration's lanes.
+func (srv *servers) connect(ctx context.Context, s *app.Service, config *app.Config) (bus.Bus, error) {
+	if srv.nats != nil {
+		return compose.Bus(ctx, s, srv.nats.URL(), config)
+	}
+	b := srv.memory.Connect()
+	s.Stack.Push("bus", stopServers, func(context.Context) error { return b.Close() })
+	return b, b.Ensure(ctx, config.LaneNames())
+}
+
+// running is what whoever added the loops works with.
+type running struct {
+	pool   *pgxpool.Pool
+	ledger *ledger.Ledger
+}
+
+// addLoops connects to the servers and adds the loops of all binaries to the service:
+// the same code, in one process.
+func (srv *servers) addLoops(ctx context.Context, s *app.Service, config *app.Config, handlers map[string]handler.Handler) (running, error) {
+	pool, err := compose.Pool(ctx, s, srv.postgres.URL(), ledgerConns)
+	if err != nil {
+		return running{}, err
+	}
+	l := ledger.New(pool)
+	heart, err := compose.Heart(ctx, s, srv.postgres.URL(), l)
+	if err != nil {
+		return running{}, err
+	}
+	b, err := srv.connect(ctx, s, config)
+	if err != nil {
+		return running{}, err
+	}
+	if err := l.SyncKinds(ctx, config.Kinds()); err != nil {
+		return running{}, err
+	}
+	return running{pool, l}, errors.Join(
+		compose.Dispatcher(s, config, l, b),
+		compose.Worker(s, config, compose.WorkerParts{Ledger: l, Heart: heart, Bus: b, Handlers: handlers}),
+	)
+}

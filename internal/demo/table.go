@@ -1,0 +1,70 @@
+package demo
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"duly.dev/duly/pkg/job"
+)
+
+// maxProblems is how many disagreements are shown; more are of the same kind.
+const maxProblems = 20
+
+// show prints the comparison for people.
+func (d *demonstration) show(c comparison, repeated int) error {
+	t := tabwriter.NewWriter(d.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "\nRECEIVER\tITS PLAN\tJOBS\tTHE LEDGER SAYS\tEFFECTS SEEN\tTWICE\t\n")
+	jobs := 0
+	for _, g := range c.groups {
+		jobs += g.jobs
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%d\t%d\t%s\n", g.receiver, g.does, g.jobs, statesText(g.states), g.effects, g.duplicates, g.why)
+	}
+	fmt.Fprintf(t, "both\t\t%d\t%s\t%d\t%d\t\n", jobs, statesText(c.states), c.effects, c.duplicates)
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("showing the comparison: %w", err)
+	}
+	d.tell(c, jobs, repeated)
+	return nil
+}
+
+// tell says in words what the table does not.
+func (d *demonstration) tell(c comparison, jobs, repeated int) {
+	line := func(format string, args ...any) { _, _ = fmt.Fprintf(d.out, format+"\n", args...) }
+	n := d.counts
+	line("\n%d rows = %d refused + %d of a known key + %d jobs", n.Rows, n.Refused, n.SameKey, n.Jobs)
+	if d.redrive.generation > 0 {
+		line("redriven: %s, %s corrected to %s, is generation %d", d.redrive.key, d.redrive.from, d.redrive.to, d.redrive.generation)
+	}
+	if repeated > 0 {
+		line("repeated: %d requests came again under a key that the receiver had kept; it answered from memory", repeated)
+	}
+	if unknown := c.states[job.Unknown]; unknown > 0 {
+		line("unknown:  %d mails were accepted by a server that hung up before it said so. Whether they were sent the ledger cannot\n"+
+			"          know, so it does not send them again and says so; a person looks and decides (dlq resolve).", unknown)
+	}
+	for i, problem := range c.problems {
+		if i == maxProblems {
+			line("  … and %d more", len(c.problems)-maxProblems)
+			break
+		}
+		line("  DISAGREE: %s", problem)
+	}
+	verdict := "The ledger and the receivers agree"
+	if len(c.problems) > 0 {
+		verdict = "THE LEDGER AND THE RECEIVERS DO NOT AGREE"
+	}
+	line("\n%s: %d lost, %d effects twice, %d of %d rows accounted for, in %.1f s.", verdict, c.lost, c.duplicates,
+		n.Refused+n.SameKey+jobs, n.Rows, d.result.Seconds)
+}
+
+// statesText lists states with their numbers, in the order of documents.
+func statesText(states map[job.State]int) string {
+	var parts []string
+	for _, s := range job.States() {
+		if n := states[s]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, s))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
