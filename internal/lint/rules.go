@@ -82,7 +82,7 @@ var layers = []layer{
 // composing is the layer of the composers and of every program, wherever it lies.
 var composing = layer{
 	packages: composers,
-	imports:  []string{"pkg/...", "internal/...", "migrations"},
+	imports:  []string{"pkg/...", "internal/...", "migrations", "examples"}, // the last two are files
 	why:      "programs are composed from pkg and internal, never from one another",
 }
 
