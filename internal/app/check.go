@@ -22,6 +22,8 @@ const (
 	maxSlots    = 100_000
 	minPayload  = 1 << 10
 	maxPayload  = 16 << 20
+
+	minRetention = time.Hour
 )
 
 // checker turns what was written into a Config and collects what is wrong with it.
@@ -64,8 +66,9 @@ func (c *checker) config(file string) *Config {
 	}
 	lanes := c.lanes(kinds)
 	c.drain(kinds)
+	c.retention(kinds)
 	return &Config{
-		File: file, Prefix: f.Prefix, Lanes: lanes, Worker: f.Worker, MaxPayload: int(f.Limits.MaxPayload),
+		File: file, Prefix: f.Prefix, Lanes: lanes, Worker: f.Worker, MaxPayload: int(f.Limits.MaxPayload), Retention: f.Retention,
 		kinds: kinds, warnings: c.warnings,
 	}
 }
@@ -138,6 +141,18 @@ func (c *checker) drain(kinds []Kind) {
 		if k.Policy.Limit > c.file.Worker.Drain {
 			c.warn("kind %s may take %s, longer than a worker drains (%s): a deploy can end its attempts, burn them and leave their outcome unknown; raise worker.drain and the time that the platform waits before it kills",
 				k.Name, text(k.Policy.Limit), text(c.file.Worker.Drain))
+		}
+	}
+}
+
+// retention names the kinds whose jobs leave while a person could still redrive them.
+func (c *checker) retention(kinds []Kind) {
+	kept := c.file.Retention
+	c.require(kept >= minRetention, "retention", "it must be at least %s", text(minRetention))
+	for _, k := range kinds {
+		if kept >= minRetention && k.Policy.MaxLifetime > kept {
+			c.warn("jobs of kind %s are removed %s after their end, within the %s in which they could still be redriven: raise retention or lower kinds.%s.max_lifetime",
+				k.Name, text(kept), text(k.Policy.MaxLifetime), k.Name)
 		}
 	}
 }

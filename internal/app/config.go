@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"time"
 
 	"duly.dev/duly/internal/app/strictyaml"
 	"duly.dev/duly/internal/channel/httpchan"
@@ -35,6 +36,8 @@ type Config struct {
 	Worker WorkerConfig
 	// MaxPayload is the largest payload, in bytes.
 	MaxPayload int
+	// Retention is how long a job, and what happened to it, is kept after its end.
+	Retention time.Duration
 
 	kinds    []Kind
 	warnings []string

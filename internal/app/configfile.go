@@ -18,6 +18,8 @@ type configFile struct {
 	Kinds  map[string]*kindFile `yaml:"kinds"`
 	Worker WorkerConfig         `yaml:"worker"`
 	Limits limitsFile           `yaml:"limits"`
+	// Retention is how long jobs are kept after their end.
+	Retention time.Duration `yaml:"retention"`
 }
 
 type laneFile struct {
@@ -81,7 +83,8 @@ func defaultFile() configFile {
 			Drain:      30 * time.Second,
 			PauseBound: policy.PauseBound,
 		},
-		Limits: limitsFile{MaxPayload: job.DefaultMaxPayload},
+		Limits:    limitsFile{MaxPayload: job.DefaultMaxPayload},
+		Retention: 30 * 24 * time.Hour,
 	}
 }
 

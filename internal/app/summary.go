@@ -15,6 +15,7 @@ type Summary struct {
 	File       string        `json:"file"`
 	Prefix     string        `json:"prefix"`
 	MaxPayload string        `json:"max_payload"`
+	Retention  string        `json:"retention"`
 	Worker     WorkerSummary `json:"worker"`
 	Lanes      []Lane        `json:"lanes"`
 	Kinds      []KindSummary `json:"kinds"`
@@ -58,6 +59,7 @@ type KindSummary struct {
 func (c *Config) Summary() Summary {
 	s := Summary{
 		File: c.File, Prefix: c.Prefix, MaxPayload: strictyaml.Size(c.MaxPayload).String(), Lanes: c.Lanes,
+		Retention: text(c.Retention),
 		Worker: WorkerSummary{
 			Slots: c.Worker.Slots, LeaseTime: text(c.Worker.LeaseTime), Heartbeat: text(c.Worker.Heartbeat),
 			Drain: text(c.Worker.Drain), PauseBound: text(c.Worker.PauseBound),
@@ -104,6 +106,7 @@ func (s Summary) Table(w io.Writer) error {
 	fmt.Fprintf(t, "\nworker\t%d slots, lease %s, heartbeat %s, drain %s, pause bound %s\n", s.Worker.Slots, s.Worker.LeaseTime,
 		s.Worker.Heartbeat, s.Worker.Drain, s.Worker.PauseBound)
 	fmt.Fprintf(t, "payload\tat most %s\n", s.MaxPayload)
+	fmt.Fprintf(t, "retention\t%s after a job's end\n", s.Retention)
 	fmt.Fprintf(t, "prefix\t%s\n", s.Prefix)
 	for _, warning := range s.Warnings {
 		fmt.Fprintf(t, "\nwarning: %s\n", warning)
