@@ -18,6 +18,7 @@ import (
 	"duly.dev/duly/internal/ledger"
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/internal/progress"
+	"duly.dev/duly/internal/redrive"
 	"duly.dev/duly/pkg/job"
 )
 
@@ -95,7 +96,7 @@ type demonstration struct {
 
 	file    []byte // the rendered rows
 	counts  importer.Counts
-	redrive redriven
+	redrive redriven // its generation is 0 where nothing was to be redriven
 	result  Result
 }
 
@@ -198,7 +199,7 @@ func (d *demonstration) play(ctx context.Context, run running, config *app.Confi
 		return err
 	}
 	if settled {
-		if err := d.correct(ctx, run.ledger); err != nil {
+		if err := d.correct(ctx, run.ledger, config); err != nil {
 			return err
 		}
 		if _, err := d.settle(ctx, run.ledger, "redriving "); err != nil {
@@ -270,31 +271,51 @@ type redriven struct {
 	generation    int32
 }
 
-// correct redrives one quarantined reminder to the address that was meant.
-func (d *demonstration) correct(ctx context.Context, l *ledger.Ledger) error {
-	page, err := l.List(ctx, machine.ListRequest{State: job.Quarantined, Code: job.CodeDestinationInvalid, Limit: 1000})
+// correct redrives one quarantined reminder to the address that was meant, as dlq does.
+func (d *demonstration) correct(ctx context.Context, l *ledger.Ledger, config *app.Config) error {
+	e, wrong, err := misaddressed(ctx, l)
+	if err != nil || wrong == "" {
+		return err
+	}
+	checkers, err := config.Checkers()
 	if err != nil {
 		return err
+	}
+	desk := redrive.NewDesk(l, l, redrive.Options{
+		MaxPayload: config.MaxPayload,
+		Check: func(kind, destination string, payload []byte) *job.Refusal {
+			return checkers[kind].Check(destination, payload)
+		},
+	})
+	right := strings.TrimSuffix(wrong, typo) + correct
+	successor, err := desk.Redrive(ctx, machine.RedriveRequest{
+		Kind: e.Kind, Key: e.Key, Generation: e.Generation, RecoveryKey: "demo:" + e.Key, Destination: right,
+		Approver: "demo", Actor: "demo", Reason: "a slip of the pen in the domain",
+	})
+	if err != nil {
+		return fmt.Errorf("redriving %s/%s: %w", e.Kind, e.Key, err)
+	}
+	d.redrive = redriven{key: e.Kind + "/" + e.Key, from: wrong, to: right, generation: successor.Generation}
+	return nil
+}
+
+// misaddressed finds a quarantined reminder whose domain is the slip of the pen; an
+// empty address where there is none.
+func misaddressed(ctx context.Context, l *ledger.Ledger) (machine.Entry, string, error) {
+	page, err := l.List(ctx, machine.ListRequest{State: job.Quarantined, Code: job.CodeDestinationInvalid, Limit: 1000})
+	if err != nil {
+		return machine.Entry{}, "", err
 	}
 	for _, e := range page.Entries {
 		story, err := l.Find(ctx, e.Kind, e.Key)
 		if err != nil {
-			return err
+			return machine.Entry{}, "", err
 		}
-		current, _ := story.Current()
-		name, wrong := strings.CutSuffix(current.Destination, "@"+typo)
-		if !wrong {
-			continue
+		if current, _ := story.Current(); strings.HasSuffix(current.Destination, "@"+typo) {
+			return e, current.Destination, nil
 		}
-		d.redrive = redriven{key: e.Kind + "/" + e.Key, from: current.Destination, to: name + "@" + correct}
-		successor, err := l.Redrive(ctx, machine.RedriveRequest{
-			Kind: e.Kind, Key: e.Key, Generation: e.Generation, RecoveryKey: "demo", Destination: d.redrive.to,
-			Approver: "the demonstration", Actor: "the demonstration", Reason: "a slip of the pen in the domain",
-		})
-		d.redrive.generation = successor.Generation
-		return err
 	}
-	return nil
+	return machine.Entry{}, "", nil
 }
 
 // judge compares and shows what came out.

@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,8 +27,9 @@ const (
 // stopServers is what an embedded server has to stop.
 const stopServers = 30 * time.Second
 
-// ledgerConns are enough for the loops of one process and what a demonstration asks.
-const ledgerConns = 24
+// ledgerConns are enough for the loops of all binaries in one process, and for what a
+// demonstration asks besides.
+const ledgerConns = compose.SchedulerConns + 16
 
 // servers are an embedded PostgreSQL, migrated, and an embedded bus.
 type servers struct {
@@ -130,11 +130,11 @@ func (srv *servers) addLoops(ctx context.Context, s *app.Service, config *app.Co
 	if err != nil {
 		return running{}, err
 	}
-	if err := l.SyncKinds(ctx, config.Kinds()); err != nil {
+	if err := compose.Scheduler(ctx, s, config, l); err != nil {
 		return running{}, err
 	}
-	return running{pool, l}, errors.Join(
-		compose.Dispatcher(s, config, l, b),
-		compose.Worker(s, config, compose.WorkerParts{Ledger: l, Heart: heart, Bus: b, Handlers: handlers}),
-	)
+	if err := compose.Dispatcher(s, config, l, b); err != nil {
+		return running{}, err
+	}
+	return running{pool, l}, compose.Worker(s, config, compose.WorkerParts{Ledger: l, Heart: heart, Bus: b, Handlers: handlers})
 }
