@@ -68,7 +68,7 @@ CREATE TABLE duly.job (
     attempt        integer  NOT NULL DEFAULT 0 CHECK (attempt >= 0),
     unclassified   integer  NOT NULL DEFAULT 0,
     emission       integer  NOT NULL DEFAULT 0,
-    kind           smallint NOT NULL REFERENCES duly.kind,
+    kind           smallint NOT NULL,        -- duly.kind, whose rows are never removed; a foreign key would lock its row with every job
     terms          smallint,                 -- duly.terms; null until the first attempt
     -- flags: 1 cancel requested, 2 closed, 4 dead notice emitted, 8 end of the newest lease reported
     flags          smallint NOT NULL DEFAULT 0,
