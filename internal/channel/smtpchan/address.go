@@ -3,6 +3,7 @@ package smtpchan
 import (
 	"errors"
 	"net/mail"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -27,6 +28,24 @@ type address struct {
 
 // String is the address as it goes on the wire.
 func (a address) String() string { return a.local + "@" + a.domain }
+
+// forgotten is a result without the address, which servers like to repeat in their
+// replies: what is kept of a reply is shown to more people than a destination is.
+func (a address) forgotten(r job.Result) job.Result {
+	r.Detail = a.cutFrom(r.Detail)
+	if r.Receipt != nil {
+		r.Receipt.ID = a.cutFrom(r.Receipt.ID)
+	}
+	return r
+}
+
+func (a address) cutFrom(text string) string {
+	if !strings.Contains(text, "@") {
+		return text
+	}
+	anywhere := regexp.MustCompile("(?i)" + regexp.QuoteMeta(a.String()))
+	return anywhere.ReplaceAllLiteralString(text, "(the recipient)")
+}
 
 // parseAddress reads one bare address. Names, comments, lists, quoted local parts
 // and literal IP addresses are refused; domains of other scripts are taken in their

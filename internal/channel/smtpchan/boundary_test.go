@@ -67,6 +67,24 @@ func TestEveryRefusalProvesThatNothingHappened(t *testing.T) {
 	}
 }
 
+func TestTheRecipientIsNotKeptOfAReplyThatRepeatsIt(t *testing.T) {
+	t.Parallel()
+	for name, at := range map[string]func(string, int) string{
+		"refused":  on("RCPT", "550 5.1.1 <Ada@Customer.example>: no such user"),
+		"accepted": on("dot", "250 2.0.0 mail to ada@customer.example is queued as 4711"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &script{at: at}
+			r := deliver(t, newChannel(t, config(s.start(t))), effect(new(begun)))
+			for _, kept := range []string{r.Detail, r.Receipt.ID} {
+				require.NotContains(t, strings.ToLower(kept), "ada@")
+			}
+			require.Contains(t, r.Detail+r.Receipt.ID, "(the recipient)")
+		})
+	}
+}
+
 func TestAGreetingThatRefusesIsTransient(t *testing.T) {
 	t.Parallel()
 	for greeting, want := range map[string]job.Result{

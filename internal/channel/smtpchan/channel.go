@@ -104,7 +104,7 @@ func (c *Channel) Deliver(ctx context.Context, e channel.Effect) job.Result {
 		return job.NotBegun("no session to the mail server was free within the limit")
 	}
 	defer c.pool.leave()
-	return c.send(ctx, m, e.Begin)
+	return to.forgotten(c.send(ctx, m, e.Begin))
 }
 
 // send sends the mail on a kept session or, where there is none or it turns out to

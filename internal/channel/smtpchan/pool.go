@@ -21,10 +21,14 @@ func newPool(sessions int, keep time.Duration) *pool {
 	return &pool{slots: make(chan struct{}, sessions), keep: keep}
 }
 
-// enter waits for a slot. leave gives it back.
+// enter waits for a slot, until ctx ends. leave gives it back.
 func (p *pool) enter(ctx context.Context) error {
 	select {
 	case p.slots <- struct{}{}:
+		if err := ctx.Err(); err != nil { // both came at once
+			p.leave()
+			return err
+		}
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
