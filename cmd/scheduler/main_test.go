@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -153,6 +154,6 @@ func TestScheduleRefusesASchemaThatIsNotItsOwn(t *testing.T) {
 	require.NoError(t, err)
 	output := &syncBuffer{}
 	code := start(t, databaseURL, output)
-	eventually(t, "it says so", func() bool { return bytes.Contains([]byte(output.String()), []byte("start a newer program")) })
+	eventually(t, "it says so", func() bool { return strings.Contains(output.String(), "start a newer program") })
 	require.NotZero(t, code(), output.String())
 }

@@ -134,7 +134,7 @@ func TestPatrolsShareOneWalk(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, soon.Mine, "its time has not come")
 	var rows int
-	for n := 0; n < 3; n++ {
+	for range 3 {
 		p, err := other.Patrol(t.Context(), 4, 0, retention)
 		require.NoError(t, err)
 		rows += p.Rows

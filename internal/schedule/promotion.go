@@ -154,7 +154,7 @@ const (
 // that schedulers that failed together do not come back together.
 func backoff(failures int) time.Duration {
 	wait := min(firstWait<<min(failures, 7), longestWait)
-	return wait/2 + rand.N(wait/2) //nolint:gosec // spreads load, protects nothing
+	return wait/2 + rand.N(wait/2)
 }
 
 // pause waits for d, or until ctx ends.

@@ -19,6 +19,7 @@ import (
 )
 
 func TestLeaseThatOutlivesItsLimitIsEndedThoughItsWorkerLives(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, r *rig) {
 		w := r.register()
 		stop := r.beat(w)
@@ -37,6 +38,7 @@ func TestLeaseThatOutlivesItsLimitIsEndedThoughItsWorkerLives(t *testing.T) {
 }
 
 func TestWhatWaitsIsEndedWithinASecondOfItsDeadline(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.enqueue("deadline", 3, func(s *job.Spec) { s.Deadline = time.Now().Add(time.Minute) })
 		wait(59 * time.Second)
@@ -48,6 +50,7 @@ func TestWhatWaitsIsEndedWithinASecondOfItsDeadline(t *testing.T) {
 }
 
 func TestUnknownOutcomeIsClosedWhenNobodyAnswersInTime(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, r *rig) {
 		w := r.register()
 		grants, err := r.lease(w, r.enqueue("asked", 1)...)
@@ -63,6 +66,7 @@ func TestUnknownOutcomeIsClosedWhenNobodyAnswersInTime(t *testing.T) {
 
 // What a passed mark covers and nobody leased was lost on the bus.
 func TestLostReferencesAreAnnouncedAnewAfterAMinuteOfContact(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, r *rig) {
 		const holder = "relay"
 		ok, err := r.ClaimTopic(t.Context(), lane, holder, time.Hour)
@@ -83,6 +87,7 @@ func TestLostReferencesAreAnnouncedAnewAfterAMinuteOfContact(t *testing.T) {
 }
 
 func TestPatrolWalksAndTells(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, r *rig) {
 		w := r.register()
 		stop := r.beat(w)
@@ -103,6 +108,7 @@ func TestPatrolWalksAndTells(t *testing.T) {
 }
 
 func TestPartitionsAreKeptAsLongAsAnythingCanHappenToAJob(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, r *rig) {
 		wait(time.Hour)
 		r.mu.Lock()
@@ -113,6 +119,7 @@ func TestPartitionsAreKeptAsLongAsAnythingCanHappenToAJob(t *testing.T) {
 }
 
 func TestFiguresAreShown(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.mu.Lock()
 		r.figures = machine.Figures{UnknownOpen: 3, OldestLease: time.Minute, HeldXIDs: 1000}

@@ -65,7 +65,6 @@ func (r *rig) Figures(context.Context, int) (machine.Figures, error) {
 // inBubble runs a test with a rig whose sweeper runs until the test ends.
 func inBubble(t *testing.T, do func(t *testing.T, r *rig), change ...func(*machine.Kind)) {
 	t.Helper()
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, change...)
 		ctx, cancel := context.WithCancel(t.Context())

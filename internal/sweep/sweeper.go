@@ -14,18 +14,38 @@ import (
 
 // Ledger is what the loops together ask of the ledger.
 type Ledger interface {
+	Fleet
+	Ends
+	Hints
+	Upkeep
+}
+
+// Fleet is where workers, and what they hold, are seen.
+type Fleet interface {
 	Workers
 	Leases
 	Overruns
+}
+
+// Ends is where generations are found whose time is over.
+type Ends interface {
 	Deadlines
 	Unknown
+	Patrol
+}
+
+// Hints is what lies between the ledger and the bus.
+type Hints interface {
 	Judge
 	Outbox
 	Restore
-	Patrol
+}
+
+// Upkeep is what the ledger itself needs, and tells.
+type Upkeep interface {
 	Partitions
-	Figures
 	Kinds
+	Figures
 }
 
 // Watch says whether what is seen of the ledger may be acted on.
