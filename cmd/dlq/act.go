@@ -15,10 +15,10 @@ import (
 
 type redriveCommand struct {
 	Job         jobName `arg:"" name:"kind/key" help:"The job; the key may have slashes and spaces."`
-	Generation  int32   `required:"" placeholder:"N" help:"The generation that you saw; it must be the current one."`
-	RecoveryKey string  `required:"" placeholder:"KEY" help:"Names this decision: asked again with the same key, it is answered with the generation that it made."`
-	Approver    string  `required:"" placeholder:"NAME" help:"Who allowed it."`
-	Reason      string  `required:"" placeholder:"TEXT" help:"Why."`
+	Generation  int32   `required:"true" placeholder:"N" help:"The generation that you saw; it must be the current one."`
+	RecoveryKey string  `required:"true" placeholder:"KEY" help:"Names this decision: asked again with the same key, it is answered with the generation that it made."`
+	Approver    string  `required:"true" placeholder:"NAME" help:"Who allowed it."`
+	Reason      string  `required:"true" placeholder:"TEXT" help:"Why."`
 	Destination string  `placeholder:"ADDRESS" help:"Send to this address instead."`
 	Payload     string  `placeholder:"FILE" help:"Send the JSON of this file instead."`
 	Deadline    instant `placeholder:"TIME" help:"Have it done by then instead: an instant with an offset, or a local time and its zone (\"2026-09-30T17:00:00 Europe/Paris\")."`
@@ -103,10 +103,10 @@ func (c *redriveCommand) options() (redrive.Options, error) {
 
 type resolveCommand struct {
 	Job      jobName         `arg:"" name:"kind/key" help:"The job; the key may have slashes and spaces."`
-	Fence    int64           `required:"" placeholder:"N" help:"The newest fence that you saw: the answer speaks of no later attempt."`
-	As       machine.Verdict `required:"" enum:"delivered,not-delivered,give-up" placeholder:"ANSWER" help:"What became of it: delivered, not-delivered, or give-up where nobody will ever know."`
-	Evidence string          `required:"" placeholder:"TEXT" help:"How you know."`
-	LookedAt instant         `placeholder:"TIME" help:"When you looked (now). \"Not delivered\" counts only if the receiver had had time to finish."`
+	Fence    int64           `required:"true" placeholder:"N" help:"The newest fence that you saw: the answer speaks of no later attempt."`
+	As       machine.Verdict `required:"true" enum:"delivered,not-delivered,give-up" placeholder:"ANSWER" help:"What became of it: delivered, not-delivered, or give-up where nobody will ever know."`
+	Evidence string          `required:"true" placeholder:"TEXT" help:"How you know."`
+	LookedAt instant         `placeholder:"TIME" help:"When you looked (now). \"Not delivered\" counts only if the receiver was given time to finish."`
 }
 
 // Run resolves.

@@ -81,11 +81,14 @@ func (p *place) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalText writes job@instant, or the job alone.
-func (p place) MarshalText() ([]byte, error) {
+// MarshalText writes String.
+func (p place) MarshalText() ([]byte, error) { return []byte(p.String()), nil } //nolint:unparam // an interface of the standard library
+
+// String is job@instant, or the job alone.
+func (p place) String() string {
 	s := strconv.FormatInt(p.Job, 10)
 	if !p.At.IsZero() {
 		s += "@" + p.At.UTC().Format(time.RFC3339Nano)
 	}
-	return []byte(s), nil
+	return s
 }

@@ -74,11 +74,7 @@ func (c *listCommand) print(p *app.Process, page listed) error {
 		fmt.Fprintf(p.Stdout, "\nThe newest %d rows were looked at.\n", page.Looked)
 	}
 	if page.Next != nil {
-		next, err := page.Next.MarshalText()
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(p.Stdout, "\nThere is more: --after %s\n", next)
+		fmt.Fprintf(p.Stdout, "\nThere is more: --after %s\n", page.Next)
 	}
 	return nil
 }
@@ -89,5 +85,5 @@ func why(e machine.Entry) string {
 	if e.Closed {
 		closed = "closed"
 	}
-	return join(" ", string(e.Reason), string(e.Waiting), string(e.Hold), closed)
+	return words(string(e.Reason), string(e.Waiting), string(e.Hold), closed)
 }

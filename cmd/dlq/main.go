@@ -43,7 +43,7 @@ type shared struct {
 }
 
 // AfterApply makes the login name the actor where none is given.
-func (s *shared) AfterApply() error {
+func (s *shared) AfterApply() error { //nolint:unparam // kong asks for an error
 	if s.Actor == "" {
 		s.Actor = login()
 	}

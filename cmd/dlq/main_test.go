@@ -259,14 +259,16 @@ func TestCorrectionsComeFromFilesAndLocalTimesAndAreChecked(t *testing.T) {
 	require.Contains(t, out, "generation 2 begins at")
 	var shown struct {
 		Generations []struct {
-			Payload                                 json.RawMessage
-			Deadline, Deadline_Zone, Deadline_Local string //nolint:revive // as in the document
+			Payload  json.RawMessage
+			Deadline string
+			Zone     string `json:"deadline_zone"`
+			Local    string `json:"deadline_local"`
 		}
 	}
 	o.json(&shown, "show", "mail/c1", "--payload")
 	g := shown.Generations[1]
 	require.JSONEq(t, `{"b":2}`, string(g.Payload))
-	require.Equal(t, []string{fmt.Sprintf("%d-09-30T15:00:00Z", next), "Europe/Paris", fmt.Sprintf("%d-09-30T17:00:00", next)}, []string{g.Deadline, g.Deadline_Zone, g.Deadline_Local})
+	require.Equal(t, []string{fmt.Sprintf("%d-09-30T15:00:00Z", next), "Europe/Paris", fmt.Sprintf("%d-09-30T17:00:00", next)}, []string{g.Deadline, g.Zone, g.Local})
 }
 
 func TestExitCodesTellWhatKindOfErrorItIs(t *testing.T) {

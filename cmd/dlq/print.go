@@ -45,15 +45,15 @@ func at(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05Z")
 }
 
-// join joins what is not empty.
-func join(separator string, parts ...string) string {
+// words joins what is not empty.
+func words(parts ...string) string {
 	var given []string
 	for _, p := range parts {
 		if p != "" {
 			given = append(given, p)
 		}
 	}
-	return strings.Join(given, separator)
+	return strings.Join(given, " ")
 }
 
 // cut shortens a text for a table.

@@ -71,7 +71,7 @@ func printGenerations(w io.Writer, all []explain.Generation) error {
 	rows := make([][]string, len(all))
 	for i, g := range all {
 		rows[i] = []string{
-			strconv.Itoa(int(g.Generation)), string(g.State), join(" ", string(g.Reason), string(g.Waiting), string(g.Hold)),
+			strconv.Itoa(int(g.Generation)), string(g.State), words(string(g.Reason), string(g.Waiting), string(g.Hold)),
 			fmt.Sprintf("%d/%d", g.Attempts, g.MaxAttempts), strconv.FormatInt(g.Fence, 10), string(g.Code),
 			g.Destination, fmt.Sprintf("%d B", g.PayloadBytes), at(g.Due), at(g.Deadline), at(g.Ended),
 		}
@@ -83,7 +83,7 @@ func printGenerations(w io.Writer, all []explain.Generation) error {
 	for _, g := range all {
 		fmt.Fprintf(w, "\n%d: effect key %s\n", g.Generation, g.EffectKey)
 		if g.Receipt != nil {
-			fmt.Fprintf(w, "   receipt %s\n", join(" ", g.Receipt.Status, g.Receipt.ID))
+			fmt.Fprintf(w, "   receipt %s\n", words(g.Receipt.Status, g.Receipt.ID))
 		}
 		if g.Payload != nil {
 			fmt.Fprintf(w, "   payload %s\n", g.Payload)
@@ -107,10 +107,10 @@ func printEvents(w io.Writer, all []explain.Event) error {
 		if e.From != "" && e.From != e.To {
 			change = string(e.From) + " → " + change
 		}
-		who := join(" ", e.Actor, cut(e.Worker, 9), e.Version)
+		who := words(e.Actor, cut(e.Worker, 9), e.Version)
 		rows[i] = []string{
 			at(e.At), strconv.Itoa(int(e.Generation)), name, change, strconv.Itoa(int(e.Attempt)), strconv.FormatInt(e.Fence, 10),
-			join(" ", string(e.Class), string(e.Code)), e.Why, at(e.WakeAt), who, cut(e.Detail, 60),
+			words(string(e.Class), string(e.Code)), e.Why, at(e.WakeAt), who, cut(e.Detail, 60),
 		}
 	}
 	return table(w, []string{"AT", "GEN", "EVENT", "STATE", "ATTEMPT", "FENCE", "FAILURE", "WHY", "WAKES", "WHO", "DETAIL"}, rows)

@@ -12,7 +12,7 @@ import (
 
 // bounds are what ends a pending generation if nothing else does, the first to come
 // first and attempts, which have no instant, last.
-func bounds(s machine.Story, g machine.Generation) []Bound {
+func bounds(g machine.Generation) []Bound {
 	p := g.Kind.Policy
 	ends := "quarantined"
 	if g.InDoubt() {
@@ -52,7 +52,7 @@ func (e *explainer) note() {
 	}
 	if g.InDoubt() && g.State != job.Unknown {
 		e.Notes = append(e.Notes, fmt.Sprintf("it is in doubt since %s: some attempt may have happened, so that it can end only as delivered or unknown", instant(g.DoubtSince)))
-		e.do("if you know that it happened: %s", e.resolve("delivered"))
+		e.dof("if you know that it happened: %s", e.resolve("delivered"))
 	}
 	if n := len(e.story.Redrives); n > 0 {
 		r := slices.MaxFunc(e.story.Redrives, func(a, b machine.RedriveNote) int { return cmp.Compare(a.Successor, b.Successor) })

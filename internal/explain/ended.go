@@ -15,14 +15,14 @@ func (e *explainer) quarantined() {
 		e.Why += "; " + e.attempted()
 	}
 	e.Next = "nothing, until a person redrives or cancels it"
-	e.do("%s", e.g.LastCode.Action())
+	e.dof("%s", e.g.LastCode.Action())
 	switch e.g.Reason {
 	case job.ReasonDeadline:
-		e.do("if it still matters, redrive it with another deadline: %s --deadline TIME", e.redrive())
+		e.dof("if it still matters, redrive it with another deadline: %s --deadline TIME", e.redrive())
 	case job.ReasonTooOld:
-		e.do("if it still matters, and the job's lifetime allows it: %s", e.redrive())
+		e.dof("if it still matters, and the job's lifetime allows it: %s", e.redrive())
 	default:
-		e.do("%s", e.redrive())
+		e.dof("%s", e.redrive())
 	}
 }
 
@@ -49,8 +49,8 @@ func (e *explainer) unknown() {
 	case g.Closed:
 		e.State = "unknown, closed: it may have happened, and nobody asks any more"
 		e.Next = "nothing: it stays visible"
-		e.do("only a forced redrive sends again: %s --force --evidence WHY", e.redrive())
-		e.do("a late answer still counts: %s", e.resolve("delivered"))
+		e.dof("only a forced redrive sends again: %s --force --evidence WHY", e.redrive())
+		e.dof("a late answer still counts: %s", e.resolve("delivered"))
 	case g.PersonOnly():
 		e.Next, e.When = "nothing until a person says what happened; then it is closed", g.ClosesAt()
 		e.ask()
@@ -62,10 +62,10 @@ func (e *explainer) unknown() {
 
 // ask tells a person how to answer.
 func (e *explainer) ask() {
-	e.do("%s", e.g.LastCode.Action())
-	e.do("it happened: %s", e.resolve("delivered"))
-	e.do("it did not: %s (counts if you looked after %s)", e.resolve("not-delivered"), instant(e.g.NoFrom()))
-	e.do("nobody will ever know: %s", e.resolve("give-up"))
+	e.dof("%s", e.g.LastCode.Action())
+	e.dof("it happened: %s", e.resolve("delivered"))
+	e.dof("it did not: %s (counts if you looked after %s)", e.resolve("not-delivered"), instant(e.g.NoFrom()))
+	e.dof("nobody will ever know: %s", e.resolve("give-up"))
 }
 
 // resolve is the command that answers.

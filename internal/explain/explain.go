@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"duly.dev/duly/internal/machine"
@@ -59,7 +60,7 @@ func Of(s machine.Story) Explanation {
 		e.unknown()
 	}
 	if g.State.Pending() {
-		e.Bounds = bounds(s, g)
+		e.Bounds = bounds(g)
 	}
 	e.note()
 	return e.Explanation
@@ -81,7 +82,7 @@ type explainer struct {
 	g     machine.Generation
 }
 
-func (e *explainer) do(format string, args ...any) {
+func (e *explainer) dof(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); text != "" {
 		e.Do = append(e.Do, text)
 	}
@@ -96,9 +97,9 @@ func (e *explainer) ready() {
 	}
 	for _, u := range e.story.Unsendable {
 		e.Next, e.When = fmt.Sprintf("the broker would not take its announcement (%s); it is sent again", u.Error), u.Next
-		e.do("make the broker take messages of topic %s: it refused this one %d times since %s", u.Topic, u.Tries, instant(u.Since))
+		e.dof("make the broker take messages of topic %s: it refused this one %d times since %s", u.Topic, u.Tries, instant(u.Since))
 	}
-	e.do("if it stays so: check that a dispatcher and a worker of lane %s run, and that nothing is backed up before it", e.g.Kind.Lane)
+	e.dof("if it stays so: check that a dispatcher and a worker of lane %s run, and that nothing is backed up before it", e.g.Kind.Lane)
 }
 
 func (e *explainer) leased() {
@@ -109,7 +110,7 @@ func (e *explainer) leased() {
 	e.When = end
 	if e.story.Now.After(end) {
 		e.Next = "the lease is over: the scheduler ends it, and what it tried counts as: it may have happened"
-		e.do("check that a scheduler runs")
+		e.dof("check that a scheduler runs")
 	}
 }
 
@@ -177,8 +178,8 @@ func (e *explainer) cancelled() {
 
 // last finds the newest event of the generation that fits.
 func (e *explainer) last(fits func(machine.Logged) bool) (machine.Logged, bool) {
-	for i := len(e.story.Events) - 1; i >= 0; i-- {
-		if ev := e.story.Events[i]; ev.Generation == e.g.Generation && fits(ev) {
+	for _, ev := range slices.Backward(e.story.Events) {
+		if ev.Generation == e.g.Generation && fits(ev) {
 			return ev, true
 		}
 	}

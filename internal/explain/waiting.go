@@ -19,7 +19,7 @@ func (e *explainer) scheduled() {
 		e.due()
 	}
 	if e.story.Now.After(e.g.PromoteAt().Add(overdue)) {
-		e.do("it is overdue: check that a scheduler runs and reaches the ledger")
+		e.dof("it is overdue: check that a scheduler runs and reaches the ledger")
 	}
 }
 
@@ -45,7 +45,7 @@ func (e *explainer) retry() {
 	if wait, ok := e.last(func(ev machine.Logged) bool { return ev.To == job.Scheduled }); ok && waits[wait.Why] != "" {
 		e.Why += "; the delay is " + waits[wait.Why]
 	}
-	e.do("%s", e.g.LastCode.Action())
+	e.dof("%s", e.g.LastCode.Action())
 }
 
 // waits says how the instant of a retry came about.
@@ -63,7 +63,7 @@ func (e *explainer) held() {
 		e.Why = "held: " + string(e.g.Hold)
 	}
 	e.Next = "it becomes ready again and is looked at anew; a hold costs no attempt"
-	e.do("%s", holds[e.g.Hold].do)
+	e.dof("%s", holds[e.g.Hold].do)
 }
 
 // holds says what each hold means, and what a person does about it.

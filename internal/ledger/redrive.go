@@ -28,8 +28,10 @@ func (l *Ledger) Redrive(ctx context.Context, req machine.RedriveRequest) (machi
 		if err != nil {
 			return err
 		}
-		if err := l.know(ctx, tx, at); at.removed == nil && err != nil {
-			return err
+		if at.removed == nil {
+			if err := l.know(ctx, tx, at); err != nil {
+				return err
+			}
 		}
 		id := rowID{at.job, req.Generation}
 		locked, now, err := l.lock(ctx, tx, stmt("decide_lock"), []target{{Job: id.job, Generation: id.generation}})

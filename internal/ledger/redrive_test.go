@@ -284,3 +284,26 @@ func TestKindThatAsksForAnApproverIsRedrivenByHisRoleOnly(t *testing.T) {
 	require.Equal(t, machine.NotPermitted, denied(t, err).Why)
 	require.EqualValues(t, 2, c.redrive(redriveOf("careful", "k", 1)).Generation, "the ledger's owner may")
 }
+
+func TestC57ADeadNoticeThatTheBrokerRefusesMakesNoNoticeOfItsOwn(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t)
+	ref := c.poison("dead")
+	c.claim(machine.DeadTopic)
+	for range 3 {
+		page, err := c.ReadOutbox(t.Context(), machine.DeadTopic, c.holder, 10)
+		require.NoError(t, err)
+		require.Len(t, page.Rows, 1, "one notice a generation, however often it is sent")
+		require.Equal(t, ref.Job, page.Rows[0].Refs[0].Job)
+		require.NoError(t, c.SetAside(t.Context(), machine.DeadTopic, page.Rows, assertError("too large")))
+		require.NoError(t, c.Advance(t.Context(), machine.DeadTopic, c.holder, page))
+		c.exec(`UPDATE duly.unsendable SET next_at = clock_timestamp()`)
+		n, err := c.RetryUnsendable(t.Context(), machine.DeadTopic)
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+	}
+	state, attempt, _ := c.state(ref.Job)
+	require.Equal(t, job.Quarantined, state)
+	require.EqualValues(t, 1, attempt)
+	require.Equal(t, 1, c.count(`SELECT count(*)::int FROM duly.quarantine`))
+}

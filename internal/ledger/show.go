@@ -161,7 +161,7 @@ func (l *Ledger) showEvents(ctx context.Context, tx pgx.Tx, story *machine.Story
 	if err != nil {
 		return err
 	}
-	story.Events = append(leases, events...)
+	story.Events = slices.Concat(leases, events)
 	slices.SortStableFunc(story.Events, func(a, b machine.Logged) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Generation, b.Generation))
 	})

@@ -82,7 +82,7 @@ func (d *Denied) text() string {
 		if d.Successor != 0 {
 			return fmt.Sprintf("generation %d was redriven already: generation %d is its successor; look at it first", d.Generation, d.Successor)
 		}
-		return fmt.Sprintf("that is not the current generation, which is %d (%s): look at it first", d.Generation, d.State)
+		return fmt.Sprintf("that is not the current generation, which is %d: look at it first", d.Generation)
 	case KeyReused:
 		return "this recovery key was used before, with another generation or other corrections: use a key of its own for a new decision"
 	case NotPermitted:

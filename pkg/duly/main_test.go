@@ -3,7 +3,7 @@ package duly_test
 import (
 	"context"
 	"fmt"
-	"os"
+	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -47,16 +47,15 @@ func (e *exampleTB) Fatal(args ...any) { e.Fatalf("%s", fmt.Sprintln(args...)) }
 func (e *exampleTB) Errorf(format string, args ...any) { e.Fatalf(format, args...) }
 
 func (e *exampleTB) Fatalf(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, format+"\n", args...)
-	os.Exit(1)
+	panic(fmt.Sprintf(format, args...))
 }
 
 // withLedger runs an example against a new ledger.
 func withLedger(example func(*pgxpool.Pool)) {
 	tb := &exampleTB{B: &testing.B{}}
 	defer func() {
-		for i := len(tb.cleanups) - 1; i >= 0; i-- {
-			tb.cleanups[i]()
+		for _, cleanup := range slices.Backward(tb.cleanups) {
+			cleanup()
 		}
 	}()
 	example(newLedger(tb))

@@ -203,19 +203,24 @@ func TestTwoTransactionsWithOneKeyMakeOneJob(t *testing.T) {
 		made, err := client.Schedule(t.Context(), first, specOf(key))
 		require.NoError(t, err)
 
-		answers := make(chan duly.Scheduled, 1)
+		answers, errs := make(chan duly.Scheduled, 1), make(chan error, 1)
 		go func() {
-			all := commit(t, pool, client, []job.Spec{specOf(key)})
-			answers <- all[0]
+			errs <- pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+				s, err := client.Schedule(t.Context(), tx, specOf(key))
+				answers <- s
+				return err
+			})
 		}()
 		waitForLock(t, pool)
 		if rollback {
 			require.NoError(t, first.Rollback(t.Context()))
 			require.Equal(t, duly.Created, (<-answers).Status, "what was rolled back was never there")
+			require.NoError(t, <-errs)
 			continue
 		}
 		require.NoError(t, first.Commit(t.Context()))
 		require.Equal(t, duly.Scheduled{Status: duly.Existing, ID: made.ID}, <-answers, "the other is answered after the commit")
+		require.NoError(t, <-errs)
 	}
 }
 

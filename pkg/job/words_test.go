@@ -78,14 +78,14 @@ func TestOutcomesSayCertaintyBeforeClass(t *testing.T) {
 
 func TestFingerprintsGroupWhatIsTheSameButForNumbersAndIDs(t *testing.T) {
 	t.Parallel()
-	print := func(detail string) string {
+	of := func(detail string) string {
 		return job.Fingerprint("k", job.ClassPermanent, job.CodeRejected, detail)
 	}
-	require.Equal(t, print("550 5.1.1 <ann@example.com>: User unknown (id=7)"), print("550  5.1.1 <bob@example.org>: user UNKNOWN (id=8)"))
-	require.NotEqual(t, print("user unknown"), print("mailbox full"))
-	require.NotEqual(t, print("x"), job.Fingerprint("other", job.ClassPermanent, job.CodeRejected, "x"))
-	require.NotEqual(t, print("x"), job.Fingerprint("k", job.ClassTransient, job.CodeRejected, "x"))
-	require.Regexp(t, `^[0-9a-f]{16}$`, print(""))
+	require.Equal(t, of("550 5.1.1 <ann@example.com>: User unknown (id=7)"), of("550  5.1.1 <bob@example.org>: user UNKNOWN (id=8)"))
+	require.NotEqual(t, of("user unknown"), of("mailbox full"))
+	require.NotEqual(t, of("x"), job.Fingerprint("other", job.ClassPermanent, job.CodeRejected, "x"))
+	require.NotEqual(t, of("x"), job.Fingerprint("k", job.ClassTransient, job.CodeRejected, "x"))
+	require.Regexp(t, `^[0-9a-f]{16}$`, of(""))
 }
 
 func TestCodesEachHaveAnActionAndLabelsStayClosed(t *testing.T) {
