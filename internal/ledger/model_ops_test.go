@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"duly.dev/duly/internal/ledger"
+	"duly.dev/duly/internal/ledger/ledgertest"
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/internal/memledger"
 	"duly.dev/duly/pkg/job"
@@ -74,12 +75,12 @@ func (tw *twins) frame(specs []job.Spec) []job.Spec {
 
 func (tw *twins) enqueue() {
 	specs := tw.specs()
-	real, mem := both(tw, "enqueue",
+	pg, mem := both(tw, "enqueue",
 		func() ([]ledger.Enqueued, error) {
-			return tw.real.Enqueue(tw.clock.ctx, tw.clock.pool, tw.frame(specs))
+			return tw.pg.Enqueue(tw.clock.ctx, tw.clock.pool, tw.frame(specs))
 		},
 		func() ([]memledger.Enqueued, error) { return tw.mem.Enqueue(tw.clock.ctx, specs) })
-	tw.accepted("enqueue", specs, real, mem)
+	tw.accepted("enqueue", specs, pg, mem)
 }
 
 // replace gives each key one body: which of two in one call holds is the caller's to say.
@@ -91,31 +92,31 @@ func (tw *twins) replace() {
 		seen[s.Kind+"/"+s.Key] = true
 		return again
 	})
-	real, mem := both(tw, "replace",
+	pg, mem := both(tw, "replace",
 		func() ([]ledger.Enqueued, error) {
 			tx, err := tw.clock.pool.Begin(tw.clock.ctx)
 			if err != nil {
 				return nil, err
 			}
-			made, err := tw.real.Replace(tw.clock.ctx, tx, tw.frame(specs))
+			made, err := tw.pg.Replace(tw.clock.ctx, tx, tw.frame(specs))
 			if err != nil {
 				return nil, errors.Join(err, tx.Rollback(tw.clock.ctx))
 			}
 			return made, tx.Commit(tw.clock.ctx)
 		},
 		func() ([]memledger.Enqueued, error) { return tw.mem.Replace(tw.clock.ctx, specs) })
-	tw.accepted("replace", specs, real, mem)
+	tw.accepted("replace", specs, pg, mem)
 }
 
-func (tw *twins) accepted(doing string, specs []job.Spec, real []ledger.Enqueued, mem []memledger.Enqueued) {
+func (tw *twins) accepted(doing string, specs []job.Spec, pg []ledger.Enqueued, mem []memledger.Enqueued) {
 	var r, m []accepted
 	for i, s := range specs {
-		r = append(r, accepted{real[i].Created, real[i].Replaced, told(real[i].Refused)})
+		r = append(r, accepted{pg[i].Created, pg[i].Replaced, told(pg[i].Refused)})
 		m = append(m, accepted{mem[i].Created, mem[i].Replaced, told(mem[i].Refused)})
 		key := s.Kind + "/" + s.Key
-		if real[i].Created && mem[i].Created {
+		if pg[i].Created && mem[i].Created {
 			tw.keys = append(tw.keys, key)
-			tw.ids[key], tw.memIDs[key] = real[i].Job, mem[i].Job
+			tw.ids[key], tw.memIDs[key] = pg[i].Job, mem[i].Job
 		}
 	}
 	tw.alike(doing, r, m)
@@ -139,11 +140,11 @@ func (tw *twins) lease() {
 	req := machine.LeaseRequest{Worker: rapid.SampledFrom(tw.workers).Draw(tw.t, "worker"), Kind: kind, Refs: refs}
 	memReq := req
 	memReq.Refs = tw.inMem(refs)
-	real, mem := both(tw, "lease",
-		func() (machine.Leases, error) { return tw.real.Lease(tw.clock.ctx, req) },
+	pg, mem := both(tw, "lease",
+		func() (machine.Leases, error) { return tw.pg.Lease(tw.clock.ctx, req) },
 		func() (machine.Leases, error) { return tw.mem.Lease(tw.clock.ctx, memReq) })
-	tw.alike("lease", tw.leases(real, tw.ids), tw.leases(mem, tw.memIDs))
-	for _, g := range real.Grants {
+	tw.alike("lease", tw.leases(pg, tw.ids), tw.leases(mem, tw.memIDs))
+	for _, g := range pg.Grants {
 		tw.held = append(tw.held, held{tw.keyOf(g.Row.Job), g.Row.Generation, g.Row.Fence, kind, req.Worker})
 	}
 }
@@ -202,14 +203,14 @@ func (tw *twins) settle() {
 		r.Job = tw.memIDs[h.key]
 		memReports = append(memReports, r)
 	}
-	real, mem := both(tw, "settle",
-		func() ([]machine.Settled, error) { return tw.real.Settle(tw.clock.ctx, first.worker, reports) },
+	pg, mem := both(tw, "settle",
+		func() ([]machine.Settled, error) { return tw.pg.Settle(tw.clock.ctx, first.worker, reports) },
 		func() ([]machine.Settled, error) { return tw.mem.Settle(tw.clock.ctx, first.worker, memReports) })
-	for i := range real {
-		real[i].WakeAt = tw.clock.toVirtual(real[i].WakeAt)
-		real[i].Job, mem[i].Job = 0, 0
+	for i := range pg {
+		pg[i].WakeAt = tw.clock.toVirtual(pg[i].WakeAt)
+		pg[i].Job, mem[i].Job = 0, 0
 	}
-	tw.alike("settle", real, mem)
+	tw.alike("settle", pg, mem)
 }
 
 func (tw *twins) result() job.Result {
@@ -230,55 +231,55 @@ func (tw *twins) hold() {
 	refs := []job.Ref{tw.ref(tw.key())}
 	d := time.Duration(rapid.IntRange(1, 10).Draw(tw.t, "hold")) * time.Minute
 	both(tw, "hold",
-		func() (any, error) { return nil, tw.real.HoldRefs(tw.clock.ctx, refs, job.HoldPaused, d) },
+		func() (any, error) { return nil, tw.pg.HoldRefs(tw.clock.ctx, refs, job.HoldPaused, d) },
 		func() (any, error) { return nil, tw.mem.HoldRefs(tw.clock.ctx, tw.inMem(refs), job.HoldPaused, d) })
 }
 
 func (tw *twins) endWorker() {
 	w := rapid.SampledFrom(tw.workers).Draw(tw.t, "worker")
 	both(tw, "end worker",
-		func() (any, error) { return nil, tw.real.EndWorker(tw.clock.ctx, w.ID) },
+		func() (any, error) { return nil, tw.pg.EndWorker(tw.clock.ctx, w.ID) },
 		func() (any, error) { return nil, tw.mem.EndWorker(tw.clock.ctx, w.ID) })
 	tw.workers = slices.DeleteFunc(tw.workers, func(o machine.Worker) bool { return o == w })
 	tw.register()
 	tw.sweep("end the leases of a worker",
-		func() (machine.LeaseSweep, error) { return tw.real.EndLeasesOf(tw.clock.ctx, w.ID, time.Time{}, 100) },
+		func() (machine.LeaseSweep, error) { return tw.pg.EndLeasesOf(tw.clock.ctx, w.ID, time.Time{}, 100) },
 		func() (machine.LeaseSweep, error) { return tw.mem.EndLeasesOf(tw.clock.ctx, w.ID, time.Time{}, 100) })
 }
 
 func (tw *twins) endLeases() {
 	tw.sweep("end leases that are over",
-		func() (machine.LeaseSweep, error) { return tw.real.EndOverrun(tw.clock.ctx, 100) },
+		func() (machine.LeaseSweep, error) { return tw.pg.EndOverrun(tw.clock.ctx, 100) },
 		func() (machine.LeaseSweep, error) { return tw.mem.EndOverrun(tw.clock.ctx, 100) })
 }
 
-func (tw *twins) sweep(doing string, real, mem func() (machine.LeaseSweep, error)) {
-	r, m := both(tw, doing, real, mem)
+func (tw *twins) sweep(doing string, pg, mem func() (machine.LeaseSweep, error)) {
+	r, m := both(tw, doing, pg, mem)
 	tw.alike(doing, r.Ended, m.Ended)
 }
 
 func (tw *twins) promote() {
-	real, mem := both(tw, "promote",
-		func() (machine.Promotion, error) { return tw.real.Promote(tw.clock.ctx, machine.Position{}, 100) },
+	pg, mem := both(tw, "promote",
+		func() (machine.Promotion, error) { return tw.pg.Promote(tw.clock.ctx, machine.Position{}, 100) },
 		func() (machine.Promotion, error) { return tw.mem.Promote(tw.clock.ctx, machine.Position{}, 100) })
-	tw.alike("promote", real.Promoted, mem.Promoted)
-	tw.alike("promote: what had expired", real.Ended, mem.Ended)
+	tw.alike("promote", pg.Promoted, mem.Promoted)
+	tw.alike("promote: what had expired", pg.Ended, mem.Ended)
 }
 
 func (tw *twins) expire() {
-	real, mem := both(tw, "expire",
-		func() (machine.Tally, error) { t, _, err := tw.real.Expire(tw.clock.ctx, 100); return t, err },
+	pg, mem := both(tw, "expire",
+		func() (machine.Tally, error) { t, _, err := tw.pg.Expire(tw.clock.ctx, 100); return t, err },
 		func() (machine.Tally, error) { t, _, err := tw.mem.Expire(tw.clock.ctx, 100); return t, err })
-	if len(real)+len(mem) > 0 {
-		tw.alike("expire", real, mem)
+	if len(pg)+len(mem) > 0 {
+		tw.alike("expire", pg, mem)
 	}
 }
 
 func (tw *twins) closeUnknown() {
-	real, mem := both(tw, "close",
-		func() (int, error) { n, _, err := tw.real.CloseUnknown(tw.clock.ctx, 100); return n, err },
+	pg, mem := both(tw, "close",
+		func() (int, error) { n, _, err := tw.pg.CloseUnknown(tw.clock.ctx, 100); return n, err },
 		func() (int, error) { n, _, err := tw.mem.CloseUnknown(tw.clock.ctx, 100); return n, err })
-	tw.alike("close", real, mem)
+	tw.alike("close", pg, mem)
 }
 
 // standing is where a job stands, without its id, in the model's time.
@@ -293,10 +294,10 @@ func (tw *twins) cancel() {
 		tw.t.Skip("what is cancelled has no story any more")
 	}
 	c := machine.Cancellation{Kind: kindOf(key), Key: name(key), Actor: "ann", Reason: "moved"}
-	real, mem := both(tw, "cancel",
-		func() (machine.Standing, error) { return tw.real.Cancel(tw.clock.ctx, c) },
+	pg, mem := both(tw, "cancel",
+		func() (machine.Standing, error) { return tw.pg.Cancel(tw.clock.ctx, c) },
 		func() (machine.Standing, error) { return tw.mem.Cancel(tw.clock.ctx, c) })
-	tw.alike("cancel", tw.standing(real, tw.clock.toVirtual(real.WakeAt)), tw.standing(mem, mem.WakeAt))
+	tw.alike("cancel", tw.standing(pg, tw.clock.toVirtual(pg.WakeAt)), tw.standing(mem, mem.WakeAt))
 }
 
 func (tw *twins) resolve() {
@@ -308,10 +309,10 @@ func (tw *twins) resolve() {
 	if rapid.IntRange(0, 4).Draw(tw.t, "older fence") == 0 {
 		a.Fence--
 	}
-	real, mem := both(tw, "resolve",
-		func() (machine.Standing, error) { return tw.real.Resolve(tw.clock.ctx, a) },
+	pg, mem := both(tw, "resolve",
+		func() (machine.Standing, error) { return tw.pg.Resolve(tw.clock.ctx, a) },
 		func() (machine.Standing, error) { return tw.mem.Resolve(tw.clock.ctx, a) })
-	tw.alike("resolve", tw.standing(real, tw.clock.toVirtual(real.WakeAt)), tw.standing(mem, mem.WakeAt))
+	tw.alike("resolve", tw.standing(pg, tw.clock.toVirtual(pg.WakeAt)), tw.standing(mem, mem.WakeAt))
 }
 
 func (tw *twins) redrive() {
@@ -336,24 +337,24 @@ func (tw *twins) redrive() {
 		req.Deadline = tw.clock.now().Add(50 * time.Minute)
 		realReq.Deadline = tw.clock.toReal(req.Deadline)
 	}
-	real, mem := both(tw, "redrive",
-		func() (machine.Successor, error) { return tw.real.Redrive(tw.clock.ctx, realReq) },
+	pg, mem := both(tw, "redrive",
+		func() (machine.Successor, error) { return tw.pg.Redrive(tw.clock.ctx, realReq) },
 		func() (machine.Successor, error) { return tw.mem.Redrive(tw.clock.ctx, req) })
-	real.Starts = tw.clock.toVirtual(real.Starts)
-	real.Job, mem.Job = 0, 0
-	tw.alike("redrive", real, mem)
+	pg.Starts = tw.clock.toVirtual(pg.Starts)
+	pg.Job, mem.Job = 0, 0
+	tw.alike("redrive", pg, mem)
 }
 
 // relay takes everything that both outboxes hold, as a dispatcher does, and compares
 // what they announce.
 func (tw *twins) relay() {
 	for _, topic := range []string{lane, machine.DeadTopic} {
-		real, mem := both(tw, "relay",
-			func() ([]string, error) { return tw.drain(tw.real, topic, tw.ids, tw.clock.toVirtual) },
+		pg, mem := both(tw, "relay",
+			func() ([]string, error) { return tw.drain(tw.pg, topic, tw.ids, tw.clock.toVirtual) },
 			func() ([]string, error) {
 				return tw.drain(tw.mem, topic, tw.memIDs, func(t time.Time) time.Time { return t })
 			})
-		tw.alike("relay of "+topic, real, mem)
+		tw.alike("relay of "+topic, pg, mem)
 	}
 }
 
@@ -418,10 +419,10 @@ func (tw *twins) announcement(o outbox, topic string, r machine.OutboxRow, ids m
 
 func (tw *twins) mark() {
 	tw.relay()
-	real, mem := both(tw, "mark",
-		func() (machine.Mark, error) { return tw.real.IssueMark(tw.clock.ctx, lane, tw.claimed, []int32{0, 1}) },
+	pg, mem := both(tw, "mark",
+		func() (machine.Mark, error) { return tw.pg.IssueMark(tw.clock.ctx, lane, tw.claimed, []int32{0, 1}) },
 		func() (machine.Mark, error) { return tw.mem.IssueMark(tw.clock.ctx, lane, tw.claimed, []int32{0, 1}) })
-	tw.marks = append(tw.marks, marks{real.Number, mem.Number})
+	tw.marks = append(tw.marks, marks{pg.Number, mem.Number})
 }
 
 // judge lets a mark pass, and judges what marks cover.
@@ -432,15 +433,15 @@ func (tw *twins) judge() {
 	m := rapid.SampledFrom(tw.marks[max(0, len(tw.marks)-2):]).Draw(tw.t, "mark")
 	for partition := range rapid.Int32Range(0, 2).Draw(tw.t, "partitions") {
 		both(tw, "pass a mark",
-			func() (any, error) { return nil, tw.real.PassMark(tw.clock.ctx, lane, partition, m.real) },
+			func() (any, error) { return nil, tw.pg.PassMark(tw.clock.ctx, lane, partition, m.pg) },
 			func() (any, error) { return nil, tw.mem.PassMark(tw.clock.ctx, lane, partition, m.mem) })
 	}
-	real, mem := both(tw, "judge",
-		func() (int, error) { n, _, err := tw.real.Judge(tw.clock.ctx, lane, time.Hour, 100); return n, err },
+	pg, mem := both(tw, "judge",
+		func() (int, error) { n, _, err := tw.pg.Judge(tw.clock.ctx, lane, time.Hour, 100); return n, err },
 		func() (int, error) { n, _, err := tw.mem.Judge(tw.clock.ctx, lane, time.Hour, 100); return n, err })
-	tw.alike("judge", real, mem)
+	tw.alike("judge", pg, mem)
 	realStands, memStands := both(tw, "look at marks",
-		func() (bool, error) { return tw.real.MarkStands(tw.clock.ctx, lane) },
+		func() (bool, error) { return tw.pg.MarkStands(tw.clock.ctx, lane) },
 		func() (bool, error) { return tw.mem.MarkStands(tw.clock.ctx, lane) })
 	tw.alike("marks", realStands, memStands)
 }
@@ -456,8 +457,10 @@ func (tw *twins) check() {
 	}
 }
 
-// checkAll compares every job, and counts what had happened to it.
+// checkAll compares every job, counts what had happened to it, and holds the real
+// ledger's rows against their events.
 func (tw *twins) checkAll() {
+	ledgertest.Agrees(tw.t, tw.clock.pool)
 	for _, key := range tw.keys {
 		for _, e := range tw.compare(key).Events {
 			tw.happened[string(e.Name)+" "+string(e.From)+"→"+string(e.To)]++
@@ -466,9 +469,9 @@ func (tw *twins) checkAll() {
 }
 
 func (tw *twins) compare(key string) machine.Story {
-	real, mem := both(tw, "show",
-		func() (machine.Story, error) { return tw.real.Show(tw.clock.ctx, kindOf(key), name(key)) },
+	pg, mem := both(tw, "show",
+		func() (machine.Story, error) { return tw.pg.Show(tw.clock.ctx, kindOf(key), name(key)) },
 		func() (machine.Story, error) { return tw.mem.Show(tw.clock.ctx, kindOf(key), name(key)) })
-	tw.alike(key, tw.told(real, tw.clock.toVirtual), tw.told(mem, func(t time.Time) time.Time { return t }))
+	tw.alike(key, tw.told(pg, tw.clock.toVirtual), tw.told(mem, func(t time.Time) time.Time { return t }))
 	return mem
 }

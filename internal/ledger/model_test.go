@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -25,7 +26,7 @@ import (
 type twins struct {
 	t     *rapid.T
 	clock *clock
-	real  *ledger.Ledger
+	pg    *ledger.Ledger
 	mem   *memledger.Ledger
 
 	keys    []string         // of jobs that exist, in order
@@ -51,7 +52,7 @@ type held struct {
 }
 
 // marks are a mark of both ledgers, which number differently.
-type marks struct{ real, mem int64 }
+type marks struct{ pg, mem int64 }
 
 // modelKinds promise everything that a receiver can promise. Their durations are
 // whole minutes, so that the clock's steps never meet a bound exactly.
@@ -70,10 +71,10 @@ func modelKinds() []machine.Kind {
 	return kinds
 }
 
-func newTwins(t *rapid.T, clock *clock, real *ledger.Ledger, happened map[string]int) *twins {
-	tw := &twins{t: t, clock: clock, real: real, happened: happened, ids: make(map[string]int64), memIDs: make(map[string]int64), claimed: "00000000-0000-4000-8000-00000000d15b"}
+func newTwins(t *rapid.T, clock *clock, pg *ledger.Ledger, happened map[string]int) *twins {
+	tw := &twins{t: t, clock: clock, pg: pg, happened: happened, ids: make(map[string]int64), memIDs: make(map[string]int64), claimed: "00000000-0000-4000-8000-00000000d15b"}
 	tw.mem = memledger.New(memledger.Clock(clock.now))
-	require.NoError(t, tw.real.SyncKinds(clock.ctx, modelKinds()))
+	require.NoError(t, tw.pg.SyncKinds(clock.ctx, modelKinds()))
 	require.NoError(t, tw.mem.SyncKinds(clock.ctx, modelKinds()))
 	for range 2 {
 		tw.register()
@@ -82,11 +83,11 @@ func newTwins(t *rapid.T, clock *clock, real *ledger.Ledger, happened map[string
 }
 
 // both runs an operation on the real ledger and then on the other, whose clock
-// stands where the real one's stood, and compares their answers.
-func both[R, M any](tw *twins, doing string, real func() (R, error), mem func() (M, error)) (R, M) {
+// stands where PostgreSQL's stood, and compares their answers.
+func both[R, M any](tw *twins, doing string, pg func() (R, error), mem func() (M, error)) (R, M) {
 	tw.t.Helper()
 	tw.clock.begin()
-	r, errReal := real()
+	r, errReal := pg()
 	tw.clock.end()
 	m, errMem := mem()
 	require.Equal(tw.t, told(errMem), told(errReal), "%s: memory and PostgreSQL answer with different errors", doing)
@@ -102,9 +103,9 @@ func told(err error) string {
 }
 
 // alike compares answers; instants may differ by what the real ledger's statement took.
-func (tw *twins) alike(doing string, real, mem any) {
+func (tw *twins) alike(doing string, pg, mem any) {
 	tw.t.Helper()
-	if diff := cmp.Diff(mem, real, tw.clock.about()); diff != "" {
+	if diff := cmp.Diff(mem, pg, tw.clock.about()); diff != "" {
 		tw.t.Fatalf("%s: memory (-) and PostgreSQL (+) differ:\n%s", doing, diff)
 	}
 }
@@ -112,7 +113,7 @@ func (tw *twins) alike(doing string, real, mem any) {
 func (tw *twins) register() {
 	tw.registered++
 	w := machine.Worker{ID: fmt.Sprintf("00000000-0000-4000-8000-%012d", tw.registered), Label: "model", Version: "v1", LeaseTime: time.Minute}
-	require.NoError(tw.t, tw.real.RegisterWorker(tw.clock.ctx, w))
+	require.NoError(tw.t, tw.pg.RegisterWorker(tw.clock.ctx, w))
 	require.NoError(tw.t, tw.mem.RegisterWorker(tw.clock.ctx, w))
 	tw.workers = append(tw.workers, w)
 }
@@ -171,7 +172,7 @@ func (tw *twins) current(key string) machine.Row {
 func TestBothLedgersAreTheSame(t *testing.T) {
 	t.Parallel()
 	pool := ledgertest.New(t)
-	real := ledger.New(pool)
+	pg := ledger.New(pool)
 	budget := newBudget(15 * time.Second)
 	happened := make(map[string]int)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -179,7 +180,7 @@ func TestBothLedgersAreTheSame(t *testing.T) {
 			return
 		}
 		defer budget.watch(rt)
-		tw := newTwins(rt, newClock(t, rt, pool), real, happened)
+		tw := newTwins(rt, newClock(t, rt, pool), pg, happened)
 		rt.Repeat(map[string]func(*rapid.T){
 			"enqueue": tw.with((*twins).enqueue), "replace": tw.with((*twins).replace),
 			"lease": tw.with((*twins).lease), "lease again": tw.with((*twins).lease), "lease more": tw.with((*twins).lease),
@@ -205,7 +206,8 @@ func (tw *twins) with(op func(*twins)) func(*rapid.T) {
 			return
 		}
 		defer func() {
-			if failure := recover(); failure != nil && failure != errStalled {
+			failure := recover()
+			if err, ok := failure.(error); failure != nil && (!ok || !errors.Is(err, errStalled)) {
 				panic(failure)
 			}
 		}()

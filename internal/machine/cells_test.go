@@ -246,7 +246,7 @@ func ended(n Name, fence int64, res job.Result) Event {
 }
 
 // tell writes a step in the words of the tables.
-func (s step) tell() string {
+func (s *step) tell() string {
 	r := s.after
 	var said string
 	switch {
@@ -281,7 +281,7 @@ func (s step) tell() string {
 
 func TestEveryCellIsAsTheContractHasIt(t *testing.T) {
 	t.Parallel()
-	for _, text := range strings.Split(strings.TrimSpace(cells), "\n\n") {
+	for text := range strings.SplitSeq(strings.TrimSpace(cells), "\n\n") {
 		lines := strings.Split(text, "\n")
 		head := fields(lines[0])
 		t.Run(head[0], func(t *testing.T) {

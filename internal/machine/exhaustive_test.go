@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -193,6 +194,7 @@ func eventsFor(r Row, yield func(Event)) {
 			yield(Event{Name: n})
 			yield(Event{Name: n, Forced: true})
 			yield(Event{Name: n, Forced: true, Detail: "the receiver's log shows nothing"})
+		case Replaced: // has no cell
 		}
 	}
 }
@@ -241,4 +243,37 @@ func TestEveryRowAndEventKeepsEveryInvariant(t *testing.T) {
 	}
 	t.Logf("%d decisions", decided)
 	require.Greater(t, decided, 400_000, "the combinations have shrunk")
+}
+
+func TestRowsAreComparedInEveryField(t *testing.T) {
+	t.Parallel()
+	row := reflect.TypeFor[Row]()
+	for i := range row.NumField() {
+		name := row.Field(i).Name
+		if name == "Kind" {
+			continue
+		}
+		var r Row
+		change(reflect.ValueOf(&r).Elem().Field(i))
+		require.False(t, same(Row{}, r), name)
+	}
+}
+
+// change gives a field another value than its zero.
+func change(v reflect.Value) {
+	switch f := v.Addr().Interface().(type) {
+	case *time.Time:
+		*f = epoch
+	case *Promises:
+		f.Lookup = true
+	default:
+		switch v.Kind() {
+		case reflect.String:
+			v.SetString("x")
+		case reflect.Bool:
+			v.SetBool(true)
+		default:
+			v.SetInt(1)
+		}
+	}
 }

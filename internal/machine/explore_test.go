@@ -44,7 +44,7 @@ func (u universe) explore(counts func(wrong string) bool) (*finding, int) {
 	for len(frontier) > 0 && found == nil {
 		var next []world
 		for i, w := range frontier {
-			parent := first + int32(i) //nolint:gosec // the exploration is far smaller
+			parent := first + int32(i)
 			u.moves(w, func(m move) {
 				if found != nil {
 					return
@@ -67,7 +67,7 @@ func (u universe) explore(counts func(wrong string) bool) (*finding, int) {
 				next = append(next, m.to)
 			})
 		}
-		first += int32(len(frontier)) //nolint:gosec // the exploration is far smaller
+		first += int32(len(frontier))
 		frontier = next
 	}
 	return found, len(seen)

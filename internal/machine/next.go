@@ -47,7 +47,7 @@ func (t *transition) copied() bool {
 		return said
 	case Done:
 		return said && t.row.State == job.Delivered
-	case Due, Lost, Lease, Hold, LeaseEnded, AnswerYes, AnswerNo, Expire, Close, Cancel, Redriven:
+	case Due, Lost, Lease, Hold, LeaseEnded, AnswerYes, AnswerNo, Expire, Close, Cancel, Redriven, Replaced:
 	}
 	return false
 }
@@ -66,7 +66,7 @@ func (t *transition) unlisted() {
 		if !t.row.Current() {
 			t.refuse(Stale)
 		}
-	case Due, Lost, Lease, Hold, HandedBack, LeaseEnded, AnswerNo, Expire, Close:
+	case Due, Lost, Lease, Hold, HandedBack, LeaseEnded, AnswerNo, Expire, Close, Replaced:
 		t.refuse(Stale)
 	}
 }

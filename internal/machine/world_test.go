@@ -82,7 +82,7 @@ func at(t int) time.Time { return epoch.Add(time.Duration(t) * unit) }
 
 func (u universe) kind() Kind {
 	return Kind{Name: "k", Lane: "l", Channel: "http", Promises: u.promises, Policy: Policy{
-		Limit: unit, MaxAttempts: int32(u.leases), //nolint:gosec // a handful
+		Limit: unit, MaxAttempts: int32(u.leases),
 		MaxAge: 1000 * unit, MaxLifetime: 1000 * unit, Base: unit, Cap: unit,
 		UnclassifiedCap: 1, LeaseTime: unit, PauseBound: unit,
 	}}
@@ -109,13 +109,13 @@ func (w world) current() Row { return w.rows[len(w.rows)-1] }
 // apply lets the machine decide an event about a generation. What it refuses is
 // the world as it was.
 func (u universe) apply(w world, generation int, ev Event) (world, bool) {
-	s := step{before: w.rows[generation-1], ev: ev, now: at(w.t)}
+	s := &step{before: w.rows[generation-1], ev: ev, now: at(w.t)}
 	s.after, s.change = u.machine.next(s.before, ev, s.now)
 	if s.change.Refused != Applied {
 		return w, false
 	}
 	w = w.clone()
-	w.step, w.rows[generation-1] = &s, s.after
+	w.step, w.rows[generation-1] = s, s.after
 	return w, true
 }
 
@@ -339,7 +339,7 @@ func (u universe) wrong(w world) []string {
 		all = append(all, w.amiss)
 	}
 	if w.step != nil {
-		all = append(all, complete(*w.step).broken(u.machine.next)...)
+		all = append(all, complete(w.step).broken(u.machine.next)...)
 	}
 	total := 0
 	for i, c := range w.acts {
@@ -412,7 +412,7 @@ type printer struct {
 }
 
 func (p *printer) put(v int) {
-	p.f[p.n] = byte(v) //nolint:gosec // what is put is small
+	p.f[p.n] = byte(v)
 	p.n++
 }
 

@@ -311,7 +311,7 @@ func TestWhatTheBusLostIsAnnouncedAnewBehindAMark(t *testing.T) {
 		require.Zero(t, judge(time.Second), "the caller has not been in contact for long enough")
 		require.Equal(t, 1, judge(time.Hour))
 		require.Zero(t, judge(time.Hour), "each row is judged once")
-		require.EqualValues(t, lost.Emission+1, b.row("lost").Emission)
+		require.Equal(t, lost.Emission+1, b.row("lost").Emission)
 		require.Equal(t, after.Emission, b.row("after the mark").Emission)
 
 		n, err := b.KeepOutbox(t.Context())

@@ -12,7 +12,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: statesdoc FILE")
 		os.Exit(2)
 	}
-	if err := os.WriteFile(os.Args[1], []byte(document()), 0o644); err != nil { //nolint:gosec // a document is for everybody
+	if err := os.WriteFile(os.Args[1], []byte(document()), 0o644); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
