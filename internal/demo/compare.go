@@ -88,7 +88,7 @@ func compare(rows int, counts importer.Counts, claims []claim, seen map[string]i
 	}
 	for _, key := range slices.Sorted(maps.Keys(left)) {
 		c.effects += left[key]
-		c.problem("a receiver saw the effect %s, of which the ledger knows nothing", key)
+		c.problemf("a receiver saw the effect %s, of which the ledger knows nothing", key)
 	}
 	c.groups = slices.SortedFunc(values(byPlan), func(a, b group) int { return cmp.Compare(a.order, b.order) })
 	return c
@@ -104,23 +104,23 @@ func values(groups map[int]*group) func(func(group) bool) {
 	}
 }
 
-func (c *comparison) problem(format string, args ...any) {
+func (c *comparison) problemf(format string, args ...any) {
 	c.problems = append(c.problems, fmt.Sprintf(format, args...))
 }
 
 // rows checks that every row is accounted for.
 func (c *comparison) rows(rows int, counts importer.Counts, jobs int) {
 	if rows != counts.Rows {
-		c.problem("the file has %d rows, the import read %d", rows, counts.Rows)
+		c.problemf("the file has %d rows, the import read %d", rows, counts.Rows)
 	}
 	if !counts.Balanced() {
-		c.problem("%d rows are not %d refused, %d of a known key and %d jobs", counts.Rows, counts.Refused, counts.SameKey, counts.Jobs)
+		c.problemf("%d rows are not %d refused, %d of a known key and %d jobs", counts.Rows, counts.Refused, counts.SameKey, counts.Jobs)
 	}
 	if jobs < counts.Jobs {
 		c.lost += counts.Jobs - jobs
 	}
 	if jobs != counts.Jobs {
-		c.problem("the import made %d jobs, the ledger has %d", counts.Jobs, jobs)
+		c.problemf("the import made %d jobs, the ledger has %d", counts.Jobs, jobs)
 	}
 }
 
@@ -129,23 +129,23 @@ func (c *comparison) rows(rows int, counts importer.Counts, jobs int) {
 func (c *comparison) job(one claim, plan behaviour, total, current int) {
 	if total > 1 {
 		c.duplicates += total - 1
-		c.problem("%s had %d effects", one.name(), total)
+		c.problemf("%s had %d effects", one.name(), total)
 	}
 	switch {
 	case one.State.Pending():
 		c.lost++
-		c.problem("%s is still %s", one.name(), one.State)
+		c.problemf("%s is still %s", one.name(), one.State)
 		return
 	case one.State == job.Delivered && current == 0:
 		c.lost++
-		c.problem("%s is delivered, but no receiver saw it", one.name())
+		c.problemf("%s is delivered, but no receiver saw it", one.name())
 	case (one.State == job.Quarantined || one.State == job.Cancelled) && total > 0:
-		c.problem("%s is %s, but a receiver saw it", one.name(), one.State)
+		c.problemf("%s is %s, but a receiver saw it", one.name(), one.State)
 	case one.State == job.Unknown && total == 0:
-		c.problem("%s is unknown, and the receiver that was to act did not see it", one.name())
+		c.problemf("%s is unknown, and the receiver that was to act did not see it", one.name())
 	}
 	if one.State != plan.ends {
-		c.problem("%s is %s %s, but was planned to end %s (its receiver %s)", one.name(), one.State, one.Reason, plan.ends, plan.does)
+		c.problemf("%s is %s %s, but was planned to end %s (its receiver %s)", one.name(), one.State, one.Reason, plan.ends, plan.does)
 	}
 }
 

@@ -110,7 +110,7 @@ func (d *demonstration) makeDir() (err error) {
 	if d.Dir, err = filepath.Abs(d.Dir); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(d.Dir, 0o755); err != nil { //nolint:gosec // a server that runs under another user must enter
+	if err := os.MkdirAll(d.Dir, 0o755); err != nil {
 		return fmt.Errorf("making the data folder: %w", err)
 	}
 	entries, err := os.ReadDir(d.Dir)
@@ -144,7 +144,7 @@ func (d *demonstration) serve(ctx context.Context, p *app.Process) error {
 
 // setup starts servers, receivers and loops, and returns what is to be played on them.
 func (d *demonstration) setup(ctx context.Context, s *app.Service) (func(context.Context) error, error) {
-	d.say("Starting PostgreSQL and the bus in %s …", d.Dir)
+	d.sayf("Starting PostgreSQL and the bus in %s …", d.Dir)
 	servers, err := startServers(ctx, s, serverOptions{dir: d.Dir, bus: d.Bus})
 	if err != nil {
 		return nil, err
@@ -167,7 +167,7 @@ func (d *demonstration) setup(ctx context.Context, s *app.Service) (func(context
 	if err != nil {
 		return nil, err
 	}
-	d.say("Running: %s, scheduler, dispatcher and worker, all durable, in one process.\n", servers.describe())
+	d.sayf("Running: %s, scheduler, dispatcher and worker, all durable, in one process.\n", servers.describe())
 	return func(ctx context.Context) error { return d.play(ctx, run, config) }, nil
 }
 
@@ -180,7 +180,7 @@ func (d *demonstration) render(mail, hooks string) (*app.Config, error) {
 	}
 	d.file = render(rows, time.Now(), hooks)
 	for name, content := range map[string][]byte{"duly.yaml": config, "renewals.csv": d.file} {
-		if err := os.WriteFile(d.path(name), content, 0o644); err != nil { //nolint:gosec // to be looked at
+		if err := os.WriteFile(d.path(name), content, 0o644); err != nil {
 			return nil, fmt.Errorf("writing the example: %w", err)
 		}
 	}
@@ -347,6 +347,6 @@ func (d *demonstration) judge(ctx context.Context, l *ledger.Ledger) error {
 	return nil
 }
 
-func (d *demonstration) say(format string, args ...any) {
+func (d *demonstration) sayf(format string, args ...any) {
 	_, _ = fmt.Fprintf(d.progress, format+"\n", args...)
 }

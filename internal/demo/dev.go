@@ -43,7 +43,7 @@ func Dev(ctx context.Context, p *app.Process, o DevOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // a server that runs under another user must enter
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return app.Exit(app.ExitUsage, fmt.Errorf("--data: %w", err))
 	}
 	o.Dir = dir
@@ -92,7 +92,7 @@ func devConfig(o DevOptions, mail string) (file string, config *app.Config, err 
 	file = o.Config
 	if file == "" {
 		file = filepath.Join(o.Dir, "duly.yaml")
-		if err := os.WriteFile(file, renderConfig(examples.Config, mail), 0o644); err != nil { //nolint:gosec // to be looked at
+		if err := os.WriteFile(file, renderConfig(examples.Config, mail), 0o644); err != nil {
 			return file, nil, fmt.Errorf("writing the configuration: %w", err)
 		}
 	}
@@ -142,7 +142,7 @@ Set the three variables in another shell to use duly import, dlq and workers of 
 // the example files.
 func readAddresses(path string) (addresses, error) {
 	at := addresses{Mail: exampleMail, Hooks: exampleHooks}
-	content, err := os.ReadFile(path) //nolint:gosec // its owner chose the folder
+	content, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return at, nil
 	}
@@ -158,7 +158,7 @@ func readAddresses(path string) (addresses, error) {
 func writeAddresses(path string, at addresses) error {
 	content, err := json.MarshalIndent(at, "", "  ")
 	if err == nil {
-		err = os.WriteFile(path, content, 0o644) //nolint:gosec // to be looked at
+		err = os.WriteFile(path, content, 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("keeping the addresses: %w", err)

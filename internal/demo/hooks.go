@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync"
@@ -52,7 +52,7 @@ func startHooks(address, logPath string) (*hookServer, error) {
 	}
 	h.server = &http.Server{
 		Handler: http.HandlerFunc(h.receive), ReadHeaderTimeout: time.Minute,
-		ErrorLog: log.New(io.Discard, "", 0), // it misbehaves on purpose
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // it misbehaves on purpose
 	}
 	h.serving.Go(func() { _ = h.server.Serve(listener) }) // it ends when the listener does
 	return h, nil

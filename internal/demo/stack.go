@@ -72,7 +72,7 @@ func startServers(ctx context.Context, s *app.Service, o serverOptions) (*server
 }
 
 func (srv *servers) startPostgres(ctx context.Context, s *app.Service, o serverOptions) error {
-	log, err := os.OpenFile(filepath.Join(o.dir, "postgres.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644) //nolint:gosec // its owner chose the folder
+	log, err := os.OpenFile(filepath.Join(o.dir, "postgres.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("opening PostgreSQL's log: %w", err)
 	}

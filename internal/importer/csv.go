@@ -36,7 +36,7 @@ func newCSV(l *lines) (*csvSource, error) {
 	case err != nil:
 		return nil, err
 	}
-	names, wrong := s.row(first)
+	names, wrong := s.row()
 	if wrong != nil {
 		return nil, fmt.Errorf("the header: %w", wrong)
 	}
@@ -54,17 +54,17 @@ func (s *csvSource) next() (record, error) {
 			s.take(1)
 			continue
 		}
-		fields, wrong := s.row(first)
-		if wrong != nil {
-			return record{line: first.number, refused: []*job.Refusal{wrong}}, nil
+		fields, wrong := s.row()
+		if wrong == nil {
+			return s.columns.record(first.number, fields), nil
 		}
-		return s.columns.record(first.number, fields), nil
+		return record{line: first.number, refused: []*job.Refusal{wrong}}, nil
 	}
 }
 
-// row splits the row that begins with first into its fields and takes its lines; of a
-// row that is wrong it takes the first.
-func (s *csvSource) row(first line) ([]string, *job.Refusal) {
+// row splits the next row into its fields and takes its lines; of a row that is wrong
+// it takes the first.
+func (s *csvSource) row() ([]string, *job.Refusal) {
 	var p fieldParser
 	for n := 0; ; n++ {
 		l, err := s.peek(n)
@@ -82,6 +82,7 @@ func (s *csvSource) row(first line) ([]string, *job.Refusal) {
 			return s.broken(p.column)
 		case rowOpen:
 			continue
+		case rowComplete:
 		}
 		want := len(s.columns.names)
 		switch {

@@ -18,7 +18,7 @@ import (
 
 func TestRowsAreRefusedOrDuplicatesOrJobs(t *testing.T) {
 	t.Parallel()
-	got := importText(t, importer.CSV, "kind,key,payload\nmail,a,1\nmail,a,1\nhook,a,1\nmail,a,2\nmail,b,x\n")
+	got := importText(t, importer.CSV, "kind,key,payload\nmail,a,1\nhook,a,1\nmail,a,1\nmail,a,2\nmail,b,x\n")
 	require.Equal(t, importer.Counts{Rows: 5, Refused: 2, SameKey: 1, Jobs: 2}, got.Counts)
 }
 
@@ -109,7 +109,7 @@ func TestProgressIsToldAfterEveryBatch(t *testing.T) {
 	var told []importer.Counts
 	var last int64
 	o.Progress = func(c importer.Counts, bytes int64) {
-		require.Greater(t, bytes, int64(0))
+		require.Positive(t, bytes)
 		require.GreaterOrEqual(t, bytes, last)
 		told, last = append(told, c), bytes
 	}

@@ -93,8 +93,7 @@ func (r *record) set(name string, value json.RawMessage) {
 
 // position says where in a line the JSON breaks.
 func position(d *json.Decoder, err error) string {
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return "at byte " + strconv.FormatInt(syntax.Offset, 10)
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {

@@ -7,13 +7,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"duly.dev/duly/internal/importer"
+	"duly.dev/duly/pkg/job"
 )
 
 func TestNDJSONKeepsThePayloadByteByByte(t *testing.T) {
 	t.Parallel()
-	got := importText(t, importer.NDJSON, `{"kind":"mail","key":"a","payload":{"b": 1.50,  "a":"\u00e9<"},"subject":null,"destination":"x@example.com"}`+"\n")
+	as := `{"b": 1.50,  "a":"\u00e9<"}`
+	got := importText(t, importer.NDJSON, `{"kind":"mail","key":"a","payload":`+as+`,"subject":null,"destination":"x@example.com"}`+"\n")
 	require.Equal(t, importer.Counts{Rows: 1, Jobs: 1}, got.Counts)
-	require.Equal(t, `{"b": 1.50,  "a":"\u00e9<"}`, string(got.door.jobs[0].Payload))
+	require.Equal(t, as, string(got.door.jobs[0].Payload))
 	require.Equal(t, "x@example.com", got.door.jobs[0].Destination)
 }
 
@@ -33,7 +35,7 @@ func TestOneBrokenLineOfNDJSONNeverCostsItsNeighbours(t *testing.T) {
 		`{"kind":"mail","key":7,"payload":1}`:                       {"2 key text"},
 		`{"kind":"mail","key":"x"}`:                                 {"2 payload required"},
 		`{"kind":"mail","key":"x","payload":1,"due":"5 PM"}`:        {"2 due time"},
-		`{"kind":"mail","key":"x","payload":1,"destination":"a b"}`: {"2 destination destination"},
+		`{"kind":"mail","key":"x","payload":1,"destination":"a b"}`: {strings.Join([]string{"2", "destination", string(job.RuleDestination)}, " ")},
 		`{"key":"` + strings.Repeat("x", 70_000) + `"}`:             {"2 row too_long"},
 	} {
 		got := importText(t, importer.NDJSON, `{"kind":"mail","key":"a","payload":1}`+"\n"+line+"\n\n"+`{"kind":"mail","key":"b","payload":1}`)
