@@ -10,10 +10,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"duly.dev/duly/internal/contact"
 	"duly.dev/duly/internal/dispatch"
 	"duly.dev/duly/internal/execute"
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/internal/memledger"
+	"duly.dev/duly/internal/redrive"
+	"duly.dev/duly/internal/schedule"
+	"duly.dev/duly/internal/sweep"
 	"duly.dev/duly/pkg/job"
 )
 
@@ -22,6 +26,11 @@ var (
 	_ execute.Ledger  = (*memledger.Ledger)(nil)
 	_ execute.Heart   = (*memledger.Ledger)(nil)
 	_ dispatch.Ledger = (*memledger.Ledger)(nil)
+	_ sweep.Ledger    = (*memledger.Ledger)(nil)
+	_ schedule.Ledger = (*memledger.Ledger)(nil)
+	_ contact.Ledger  = (*memledger.Ledger)(nil)
+	_ redrive.Ledger  = (*memledger.Ledger)(nil)
+	_ redrive.Finder  = (*memledger.Ledger)(nil)
 )
 
 // bench is a ledger with a kind, a worker and a dispatcher.
@@ -429,5 +438,67 @@ func TestAHoldCostsNoAttempt(t *testing.T) {
 		require.Equal(t, 1, p.Promoted[job.WaitingHeld])
 		g := b.lease(job.Ref{Job: ref.Job, Generation: 1, Emission: 2}).Grants[0]
 		require.EqualValues(t, 1, g.Row.Attempt)
+	})
+}
+
+func TestADeadWorkersLeasesEndInDoubt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.lease(b.enqueue("k"), b.enqueue("l"))
+		beats, err := b.Beats(t.Context())
+		require.NoError(t, err)
+		require.Len(t, beats, 1)
+		ended, err := b.EndDead(t.Context(), b.worker.ID, beats[0].Count-1)
+		require.NoError(t, err)
+		require.False(t, ended, "it was heard of since")
+		ended, err = b.EndDead(t.Context(), b.worker.ID, beats[0].Count)
+		require.NoError(t, err)
+		require.True(t, ended)
+		s, err := b.EndLeasesOf(t.Context(), b.worker.ID, time.Time{}, 1)
+		require.NoError(t, err)
+		require.Equal(t, machine.Tally{{State: job.Unknown}: 1}, s.Ended)
+		require.True(t, s.More)
+		undrained, err := b.Undrained(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []string{b.worker.ID}, undrained)
+		require.NoError(t, b.Drained(t.Context(), b.worker.ID))
+		f, err := b.Figures(t.Context(), 10)
+		require.NoError(t, err)
+		require.Equal(t, 1, f.UnknownOpen)
+		require.Zero(t, f.Workers)
+	})
+}
+
+func TestThePatrolFindsWhatNobodyNoticedAndRemovesWhatIsOld(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.lease(b.enqueue("leased"))
+		b.enqueue("waits")
+		b.settle(b.lease(b.enqueue("done")).Grants[0], job.Done(nil))
+		time.Sleep(25 * time.Hour)
+		walk := func() machine.Patrol {
+			p, err := b.Patrol(t.Context(), 10, time.Minute, 24*time.Hour)
+			require.NoError(t, err)
+			return p
+		}
+		found := walk()
+		require.Equal(t, map[machine.Finding]int{machine.FoundLease: 1, machine.FoundExpired: 1, machine.FoundOld: 1}, found.Acted)
+		require.False(t, walk().Mine, "the next page waits")
+		time.Sleep(time.Minute)
+		require.Zero(t, walk().Rows, "the walk has ended")
+
+		story, err := b.Show(t.Context(), "reminder", "done")
+		require.NoError(t, err)
+		require.True(t, story.Removed)
+		require.Equal(t, job.Delivered, story.LastState)
+		again, err := b.Enqueue(t.Context(), []job.Spec{spec("done")})
+		require.NoError(t, err)
+		require.Equal(t, job.Delivered, again[0].State, "its key still answers")
+		var denied *machine.Denied
+		_, err = b.Cancel(t.Context(), machine.Cancellation{Kind: "reminder", Key: "done"})
+		require.ErrorAs(t, err, &denied)
+		require.Equal(t, machine.Removed, denied.Why)
 	})
 }
