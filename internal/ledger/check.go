@@ -1,0 +1,188 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"duly.dev/duly/internal/machine"
+	"duly.dev/duly/pkg/job"
+)
+
+// CheckRequest says what Check looks at: one job, where kind and key are given, else
+// everything.
+type CheckRequest struct {
+	Kind, Key string
+	// After begins behind this job; the check of everything that a page showed before.
+	After int64
+	// Page is how many jobs are read from one snapshot; 0 means DefaultCheckPage.
+	Page int
+	// Progress is told after every page; nil tells nobody.
+	Progress func(machine.Checked)
+}
+
+// DefaultCheckPage is how many jobs Check reads from one snapshot.
+const DefaultCheckPage = 500
+
+// Check folds the events that are kept through the machine and tells found of every
+// place where a row, or what should be in step with it, does not agree: in the order
+// of the jobs, then of what no job leads to. It returns what it looked at, or the
+// first error of found.
+//
+// It reads a page of jobs from one snapshot, so that it holds no snapshot for long; what a page holds in memory are its rows and leases, and the
+// events of one job at a time. The whole outbox is read once, at the end.
+func (l *Ledger) Check(ctx context.Context, req CheckRequest, found func(machine.Disagreement) error) (machine.Checked, error) {
+	c := &checker{l: l, found: found, page: req.Page, progress: req.Progress}
+	if c.page <= 0 {
+		c.page = DefaultCheckPage
+	}
+	var err error
+	if req.Kind != "" || req.Key != "" {
+		err = c.one(ctx, req.Kind, req.Key)
+	} else {
+		err = c.all(ctx, req.After)
+	}
+	return c.done, err
+}
+
+// checker is a check on its way.
+type checker struct {
+	l        *Ledger
+	found    func(machine.Disagreement) error
+	page     int
+	progress func(machine.Checked)
+	done     machine.Checked
+}
+
+func (c *checker) tell(d machine.Disagreement) error {
+	c.done.Disagreements++
+	return c.found(d)
+}
+
+// all checks everything behind a job.
+func (c *checker) all(ctx context.Context, after int64) error {
+	for {
+		last, err := c.next(ctx, after)
+		if err != nil {
+			return err
+		}
+		if c.progress != nil {
+			c.progress(c.done)
+		}
+		if last == math.MaxInt64 {
+			break
+		}
+		after = last
+	}
+	if err := c.keys(ctx); err != nil {
+		return err
+	}
+	return c.outbox(ctx, nil)
+}
+
+// one checks one job.
+func (c *checker) one(ctx context.Context, kind, key string) error {
+	at, err := c.l.locate(ctx, c.l.pool, kind, key)
+	if err != nil || at.removed != nil {
+		return err
+	}
+	if err := c.read(ctx, fmt.Sprintf("checking %s/%s", kind, key), func(tx pgx.Tx, since time.Time) error {
+		return c.jobs(ctx, tx, at.job-1, at.job, since)
+	}); err != nil {
+		return err
+	}
+	return c.outbox(ctx, &at.job)
+}
+
+// next checks the page behind a job, and returns the last job of it; behind the last
+// of all it looks at what the lists say about jobs that are not there.
+func (c *checker) next(ctx context.Context, after int64) (last int64, err error) {
+	err = c.read(ctx, fmt.Sprintf("checking the jobs behind %d", after), func(tx pgx.Tx, since time.Time) error {
+		var end *int64
+		if err := tx.QueryRow(ctx, stmt("check_page"), after, c.page).Scan(&end); err != nil {
+			return fmt.Errorf("taking a page: %w", err)
+		}
+		if last = math.MaxInt64; end != nil {
+			last = *end
+		}
+		return c.jobs(ctx, tx, after, last, since)
+	})
+	return last, err
+}
+
+// read runs do on one snapshot during which no partition is dropped, and tells it
+// since when events and leases are kept.
+func (c *checker) read(ctx context.Context, doing string, do func(tx pgx.Tx, since time.Time) error) error {
+	return c.l.reading(ctx, doing, func(tx pgx.Tx) error {
+		for _, first := range []string{"check_begin", "hot"} { // a lock takes no snapshot
+			if _, err := tx.Exec(ctx, stmt(first)); err != nil {
+				return fmt.Errorf("beginning: %w", err)
+			}
+		}
+		if err := errors.Join(c.l.loadKinds(ctx, tx), c.l.loadTerms(ctx, tx)); err != nil {
+			return err
+		}
+		var since *time.Time
+		if err := tx.QueryRow(ctx, stmt("check_since")).Scan(&since); err != nil {
+			return fmt.Errorf("reading since when events are kept: %w", err)
+		}
+		return do(tx, value(since))
+	})
+}
+
+// keys walks the keys: each must lead to its job, or say how that ended.
+func (c *checker) keys(ctx context.Context) error {
+	var after [16]byte
+	for {
+		rows, err := c.l.pool.Query(ctx, stmt("check_keys"), after, c.page)
+		if err != nil {
+			return fmt.Errorf("checking the keys: %w", err)
+		}
+		n := 0
+		var d machine.Disagreement
+		var state, kind, key *string
+		_, err = pgx.ForEachRow(rows, []any{&after, &d.Job, &state, &kind, &key}, func() error {
+			n++
+			d.Rule, d.Kind, d.Key = machine.RuleKey, value(kind), value(key)
+			switch {
+			case kind == nil && state == nil:
+				d.Stored, d.Folded = "a key without a job", "a job, or a tombstone"
+			case kind != nil && state != nil:
+				d.Stored, d.Folded = "a tombstone that says "+*state, "no tombstone beside its job"
+			case kind != nil && job.KeyHash(d.Kind, d.Key) != after:
+				d.Stored, d.Folded = "another key that leads to this job", "one key a job"
+			default:
+				return nil
+			}
+			return c.tell(d)
+		})
+		if err != nil {
+			return fmt.Errorf("checking the keys: %w", err)
+		}
+		if c.done.Keys += n; n < c.page {
+			return nil
+		}
+	}
+}
+
+// outbox looks for what is ready and announced by nothing, of one job or of all.
+func (c *checker) outbox(ctx context.Context, of *int64) error {
+	rows, err := c.l.pool.Query(ctx, stmt("check_outbox"), of)
+	if err != nil {
+		return fmt.Errorf("checking the outbox: %w", err)
+	}
+	var emission int32
+	d := machine.Disagreement{Rule: machine.RuleOutbox, Folded: "an outbox row of that emission that was not judged"}
+	_, err = pgx.ForEachRow(rows, []any{&d.Job, &d.Kind, &d.Key, &d.Generation, &emission}, func() error {
+		d.Stored = fmt.Sprintf("ready at emission %d", emission)
+		return c.tell(d)
+	})
+	if err != nil {
+		return fmt.Errorf("checking the outbox: %w", err)
+	}
+	return nil
+}
