@@ -23,7 +23,7 @@ func TestDelayDoublesUpToItsCap(t *testing.T) {
 	}
 }
 
-func TestDelayOfAnyAttemptStaysWithinItsBounds(t *testing.T) {
+func TestC30DelayOfAnyAttemptStaysWithinItsBounds(t *testing.T) {
 	t.Parallel()
 	policies := []Policy{
 		DefaultPolicy(),
@@ -126,7 +126,7 @@ func TestWaitBeforeTheNextAttempt(t *testing.T) {
 	}
 }
 
-func TestAWishBeyondTheDeadlineEndsTheGenerationAtOnce(t *testing.T) {
+func TestC32AWishBeyondTheDeadlineEndsTheGenerationAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, asked := range []time.Duration{time.Hour, time.Hour + 1, 250 * 365 * 24 * time.Hour, math.MaxInt64} {
 		r := Row{
