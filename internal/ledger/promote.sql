@@ -33,7 +33,7 @@ WITH clock AS MATERIALIZED (
 ), locked AS MATERIALIZED (
     SELECT j.id, j.generation, p.waiting, p.promote_at
     FROM page p JOIN duly.job j ON j.id = p.id AND j.generation = p.generation
-    WHERE p.plain AND p.free AND j.promote_at <= now()
+    WHERE p.plain AND p.free AND j.promote_at = p.promote_at
     FOR UPDATE OF j SKIP LOCKED
 ), promoted AS (
     UPDATE duly.job j
