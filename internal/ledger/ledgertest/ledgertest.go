@@ -46,9 +46,10 @@ const (
 // mainRuns is set while Main runs, which alone stops the server.
 var mainRuns atomic.Bool
 
-// Main runs the tests, stops the server that they shared, fails if a goroutine
-// is left that no option of goleak excuses, and exits.
-func Main(m *testing.M, options ...goleak.Option) {
+// Main runs the tests (m is a *testing.M, or what runs one between a start and an end
+// of its own), stops the server that they shared, fails if a goroutine is left that
+// no option of goleak excuses, and exits.
+func Main(m goleak.TestingM, options ...goleak.Option) {
 	mainRuns.Store(true)
 	code := m.Run()
 	if err := stopShared(); err != nil {

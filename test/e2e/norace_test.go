@@ -1,0 +1,6 @@
+//go:build !race
+
+package e2e_test
+
+// raceDetector: the programs are built as the tests are.
+const raceDetector = false
