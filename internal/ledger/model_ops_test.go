@@ -3,7 +3,9 @@ package ledger_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"pgregory.net/rapid"
@@ -280,6 +282,73 @@ func (tw *twins) closeUnknown() {
 		func() (int, error) { n, _, err := tw.pg.CloseUnknown(tw.clock.ctx, 100); return n, err },
 		func() (int, error) { n, _, err := tw.mem.CloseUnknown(tw.clock.ctx, 100); return n, err })
 	tw.alike("close", pg, mem)
+}
+
+// patrol looks at everything, or ends its walk, and removes what is old.
+func (tw *twins) patrol() {
+	const retention = 40 * time.Minute
+	pg, mem := both(tw, "patrol",
+		func() (machine.Patrol, error) { return tw.pg.Patrol(tw.clock.ctx, 1000, 0, retention) },
+		func() (machine.Patrol, error) { return tw.mem.Patrol(tw.clock.ctx, 1000, 0, retention) })
+	found := func(p machine.Patrol) any {
+		maps.DeleteFunc(p.Acted, func(_ machine.Finding, n int) bool { return n == 0 })
+		return struct {
+			Rows  int
+			Mine  bool
+			Acted string
+		}{p.Rows, p.Mine, fmt.Sprint(p.Acted)}
+	}
+	tw.alike("patrol", found(pg), found(mem))
+}
+
+// heartbeat renews a worker, which may have been ended.
+func (tw *twins) heartbeat() {
+	w := rapid.SampledFrom(tw.workers).Draw(tw.t, "worker")
+	if rapid.IntRange(0, 3).Draw(tw.t, "an ended one") == 0 {
+		w.ID = "00000000-0000-4000-8000-00000000dead"
+	}
+	both(tw, "heartbeat",
+		func() (any, error) { _, err := tw.pg.Heartbeat(tw.clock.ctx, w.ID); return nil, err },
+		func() (any, error) { _, err := tw.mem.Heartbeat(tw.clock.ctx, w.ID); return nil, err })
+}
+
+// list compares a list of everything that there is, and of what needs a person.
+func (tw *twins) list() {
+	req := machine.ListRequest{Limit: 2}
+	req.State = rapid.SampledFrom(append(job.States(), "")).Draw(tw.t, "state")
+	if rapid.Bool().Draw(tw.t, "one kind") {
+		req.Kind = tw.kind().Name
+	}
+	pg, mem := both(tw, "list",
+		func() ([]machine.Entry, error) { return listed(tw.clock.ctx, tw.pg, req) },
+		func() ([]machine.Entry, error) { return listed(tw.clock.ctx, tw.mem, req) })
+	for i := range pg {
+		e := &pg[i]
+		e.At, e.WakeAt, e.ClosesAt = tw.clock.toVirtual(e.At), tw.clock.toVirtual(e.WakeAt), tw.clock.toVirtual(e.ClosesAt)
+	}
+	alike := func(all []machine.Entry) []machine.Entry {
+		for i := range all {
+			all[i].Job = 0
+		}
+		slices.SortFunc(all, func(a, b machine.Entry) int { return strings.Compare(a.Kind+"/"+a.Key, b.Kind+"/"+b.Key) })
+		return all
+	}
+	tw.alike("list", alike(pg), alike(mem))
+}
+
+// listed reads a list to its end, page by page.
+func listed(c ctx, l interface {
+	List(ctx ctx, req machine.ListRequest) (machine.Listed, error)
+}, req machine.ListRequest,
+) ([]machine.Entry, error) {
+	var all []machine.Entry
+	for {
+		page, err := l.List(c, req)
+		if all = append(all, page.Entries...); err != nil || page.Next == (machine.ListPlace{}) {
+			return all, err
+		}
+		req.After = page.Next
+	}
 }
 
 // standing is where a job stands, without its id, in the model's time.

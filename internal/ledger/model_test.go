@@ -189,6 +189,7 @@ func TestBothLedgersAreTheSame(t *testing.T) {
 			"promote": tw.with((*twins).promote), "expire": tw.with((*twins).expire), "close": tw.with((*twins).closeUnknown),
 			"cancel": tw.with((*twins).cancel), "resolve": tw.with((*twins).resolve), "redrive": tw.with((*twins).redrive),
 			"relay": tw.with((*twins).relay), "mark": tw.with((*twins).mark), "judge": tw.with((*twins).judge), "judge again": tw.with((*twins).judge),
+			"patrol": tw.with((*twins).patrol), "heartbeat": tw.with((*twins).heartbeat), "list": tw.with((*twins).list),
 			"time": tw.with((*twins).pass),
 			"":     tw.with((*twins).check),
 		})

@@ -57,7 +57,7 @@ func (l *Ledger) patrol(now time.Time, e *entry, retention time.Duration, found 
 	switch r.State {
 	case job.Leased:
 		found.OldestLease = max(found.OldestLease, now.Sub(r.LeasedAt))
-		lives := l.alive(r.Worker) && now.Before(r.LeasedAt.Add(r.Limit+r.Kind.Policy.LeaseTime+overdue))
+		lives := l.alive(r.Worker) && now.Before(r.LeasedAt.Add(r.Limit+l.leaseTime(r.Worker)+lateCommit))
 		if lives {
 			return
 		}
@@ -79,6 +79,14 @@ func (l *Ledger) patrol(now time.Time, e *entry, retention time.Duration, found 
 		l.remove(e)
 		found.Acted[machine.FoundOld]++
 	}
+}
+
+// leaseTime is that of the worker.
+func (l *Ledger) leaseTime(id string) time.Duration {
+	if w := l.workers[id]; w != nil {
+		return w.LeaseTime
+	}
+	return 0
 }
 
 // old reports whether the retention of a job is over.
