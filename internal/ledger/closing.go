@@ -14,16 +14,20 @@ import (
 // unknown and visible; only a person can settle it.
 func (l *Ledger) CloseUnknown(ctx context.Context, limit int) (closed int, more bool, err error) {
 	const doing = "closing unknown outcomes"
-	rows, err := l.pool.Query(ctx, stmt("closing_page"), limit)
-	if err != nil {
-		return 0, false, fmt.Errorf("%s: %w", doing, err)
-	}
 	var targets []target
-	var at rowID
-	if _, err = pgx.ForEachRow(rows, []any{&at.job, &at.generation}, func() error {
-		targets = append(targets, target{Job: at.job, Generation: at.generation, Event: machine.Event{Name: machine.Close, Actor: "scheduler"}})
-		return nil
-	}); err != nil {
+	err = l.seek(ctx, l.pool, func(r pgx.BatchResults) error {
+		rows, err := r.Query()
+		if err != nil {
+			return err
+		}
+		var at rowID
+		_, err = pgx.ForEachRow(rows, []any{&at.job, &at.generation}, func() error {
+			targets = append(targets, target{Job: at.job, Generation: at.generation, Event: machine.Event{Name: machine.Close, Actor: "scheduler"}})
+			return nil
+		})
+		return err
+	}, stmt("closing_page"), limit)
+	if err != nil {
 		return 0, false, fmt.Errorf("%s: %w", doing, err)
 	}
 	if len(targets) == 0 {
