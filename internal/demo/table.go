@@ -14,13 +14,12 @@ const maxProblems = 20
 // show prints the comparison for people.
 func (d *demonstration) show(c comparison, repeated int) error {
 	t := tabwriter.NewWriter(d.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "\nRECEIVER\tITS PLAN\tJOBS\tTHE LEDGER SAYS\tEFFECTS SEEN\tTWICE\t\n")
+	fmt.Fprint(t, "\nRECEIVER\tWHAT IT DOES\tJOBS\tTHE LEDGER SAYS\tEFFECTS SEEN\tTWICE\tBECAUSE\n")
 	jobs := 0
 	for _, g := range c.groups {
 		jobs += g.jobs
 		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%d\t%d\t%s\n", g.receiver, g.does, g.jobs, statesText(g.states), g.effects, g.duplicates, g.why)
 	}
-	fmt.Fprintf(t, "both\t\t%d\t%s\t%d\t%d\t\n", jobs, statesText(c.states), c.effects, c.duplicates)
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("showing the comparison: %w", err)
 	}
@@ -32,16 +31,18 @@ func (d *demonstration) show(c comparison, repeated int) error {
 func (d *demonstration) tell(c comparison, jobs, repeated int) {
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(d.out, format+"\n", args...) }
 	n := d.counts
-	line("\n%d rows = %d refused + %d of a known key + %d jobs", n.Rows, n.Refused, n.SameKey, n.Jobs)
-	if d.redrive.generation > 0 {
-		line("redriven: %s, %s corrected to %s, is generation %d", d.redrive.key, d.redrive.from, d.redrive.to, d.redrive.generation)
-	}
+	line("\nrows:      %d = %d refused + %d of a known key + %d jobs", n.Rows, n.Refused, n.SameKey, n.Jobs)
+	line("jobs:      %d = %s", jobs, statesText(c.states))
+	line("effects:   %d seen by the receivers, %d of them twice", c.effects, c.duplicates)
 	if repeated > 0 {
-		line("repeated: %d requests came again under a key that the receiver had kept; it answered from memory", repeated)
+		line("repeated:  %d requests came again under a key that the receiver had kept; it answered from memory", repeated)
+	}
+	if d.redrive.generation > 0 {
+		line("redriven:  %s to %s, corrected from %s, as generation %d", d.redrive.key, d.redrive.to, d.redrive.from, d.redrive.generation)
 	}
 	if unknown := c.states[job.Unknown]; unknown > 0 {
-		line("unknown:  %d mails were accepted by a server that hung up before it said so. Whether they were sent the ledger cannot\n"+
-			"          know, so it does not send them again and says so; a person looks and decides (dlq resolve).", unknown)
+		line("unknown:   %d were taken by a receiver that hung up before it said so. The ledger cannot know that, and a mail\n"+
+			"           server does not dedupe: Duly does not send them again. A person looks, and says (dlq resolve).", unknown)
 	}
 	for i, problem := range c.problems {
 		if i == maxProblems {
