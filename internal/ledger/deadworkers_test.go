@@ -138,6 +138,23 @@ func TestC35SweepNeverOverwritesWhatCameBetween(t *testing.T) {
 	require.Equal(t, job.Leased, c.row(refs[1].Job).State)
 }
 
+// C39: no instant that a worker or a clock has written decides who lives.
+func TestC39NoClockDecidesWhoIsDead(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t)
+	for _, off := range []time.Duration{3 * time.Minute, -10 * time.Minute, -24 * time.Hour} {
+		w := c.register()
+		seen := c.beat(w)
+		_, err := c.Heartbeat(t.Context(), w.ID)
+		require.NoError(t, err)
+		c.exec(`UPDATE duly.worker SET seen_at = seen_at + $2::interval, started_at = started_at + $2::interval WHERE id = $1`, w.ID, off)
+		ended, err := c.EndDead(t.Context(), w.ID, seen.Count)
+		require.NoError(t, err)
+		require.False(t, ended, "it has beaten, whatever its row says when")
+		require.Equal(t, seen.Count+1, c.beat(w).Count)
+	}
+}
+
 func TestDeadWorkersAreFoundWithoutReadingTheLedger(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t)

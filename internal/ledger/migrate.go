@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib" // goose works on database/sql
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
@@ -21,14 +22,24 @@ type Migration struct {
 }
 
 // MigrateUp brings the schema at the URL to the program's version. Several may run
-// at once: they wait for each other.
+// at once: they wait for each other. It also makes today's partitions, so that no row
+// of the first minute goes to a default one.
 func MigrateUp(ctx context.Context, url string) error {
-	return withGoose(url, func(p *goose.Provider) error {
+	err := withGoose(url, func(p *goose.Provider) error {
 		if _, err := p.Up(ctx); err != nil {
 			return fmt.Errorf("migrating up: %w", err)
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	pool, err := pgxpool.New(ctx, url)
+	if err != nil {
+		return fmt.Errorf("opening the ledger: %w", err)
+	}
+	defer pool.Close()
+	return New(pool).firstPartitions(ctx)
 }
 
 // Migrations lists every migration that the program knows.

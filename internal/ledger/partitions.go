@@ -38,15 +38,11 @@ func (l *Ledger) KeepPartitions(ctx context.Context, keep time.Duration) (machin
 	var errs []error
 	_, err := l.turn(ctx, name, time.Second, "keeping the partitions", func(tx pgx.Tx, at progress) error {
 		done, errs = machine.Partitions{}, nil
-		rows, err := tx.Query(ctx, stmt("partitions_list"))
+		there, err := l.partitions(ctx, tx)
 		if err != nil {
-			return fmt.Errorf("listing the partitions: %w", err)
+			return err
 		}
-		there, err := pgx.CollectRows(rows, pgx.RowToStructByPos[partition])
-		if err != nil {
-			return fmt.Errorf("listing the partitions: %w", err)
-		}
-		for _, table := range []string{"event", "lease"} {
+		for _, table := range partitioned {
 			errs = append(errs, l.keepTable(ctx, table, there, at.now, keep, &done))
 		}
 		return move(ctx, tx, name, at.now, 0)
@@ -80,18 +76,9 @@ func (p partition) sql(name string) string {
 
 func (l *Ledger) keepTable(ctx context.Context, table string, there []partition, now time.Time, keep time.Duration, done *machine.Partitions) error {
 	today := now.UTC().Truncate(24 * time.Hour)
-	var errs []error
-	for n := range daysAhead + 1 {
-		p := partitionOf(table, today.AddDate(0, 0, n))
-		if slices.Contains(there, p) {
-			continue
-		}
-		made, err := l.makePartition(ctx, p)
-		if made {
-			done.Made++
-		}
-		errs = append(errs, err)
-	}
+	made, err := l.makeAhead(ctx, table, there, today)
+	done.Made += made
+	errs := []error{err}
 	for _, p := range there {
 		day, ok := p.day()
 		if p.Table != table || !ok || day.AddDate(0, 0, 1).After(now.Add(-keep)) {
@@ -104,6 +91,58 @@ func (l *Ledger) keepTable(ctx context.Context, table string, there []partition,
 		errs = append(errs, err)
 	}
 	return errors.Join(append(errs, l.dropStrays(ctx, partitionOf(table, today), now.Add(-keep)))...)
+}
+
+// makeAhead makes the table's partitions of today and of the next days.
+func (l *Ledger) makeAhead(ctx context.Context, table string, there []partition, today time.Time) (made int, err error) {
+	var errs []error
+	for n := range daysAhead + 1 {
+		p := partitionOf(table, today.AddDate(0, 0, n))
+		if slices.Contains(there, p) {
+			continue
+		}
+		done, err := l.makePartition(ctx, p)
+		if done {
+			made++
+		}
+		errs = append(errs, err)
+	}
+	return made, errors.Join(errs...)
+}
+
+// firstPartitions makes the partitions of a ledger that has none, so that the first
+// rows do not lie in a default one, which would have to be moved under their writers.
+func (l *Ledger) firstPartitions(ctx context.Context) error {
+	there, err := l.partitions(ctx, l.pool)
+	if err != nil || len(there) > 0 {
+		return err
+	}
+	var now time.Time
+	if err := l.pool.QueryRow(ctx, stmt("clock")).Scan(&now); err != nil {
+		return fmt.Errorf("reading the clock: %w", err)
+	}
+	for _, table := range partitioned {
+		if _, err := l.makeAhead(ctx, table, nil, now.UTC().Truncate(24*time.Hour)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// partitioned are the tables with daily partitions.
+var partitioned = []string{"event", "lease"}
+
+// partitions lists the daily partitions that are there.
+func (l *Ledger) partitions(ctx context.Context, q Querier) ([]partition, error) {
+	rows, err := q.Query(ctx, stmt("partitions_list"))
+	if err != nil {
+		return nil, fmt.Errorf("listing the partitions: %w", err)
+	}
+	there, err := pgx.CollectRows(rows, pgx.RowToStructByPos[partition])
+	if err != nil {
+		return nil, fmt.Errorf("listing the partitions: %w", err)
+	}
+	return there, nil
 }
 
 // makePartition makes the partition beside the table, fills it with what lies in the

@@ -20,9 +20,20 @@ func (c *crew) keepPartitions() machine.Partitions {
 	return done
 }
 
+// young is a ledger whose partitions were not made yet.
+func young(t *testing.T) *crew {
+	t.Helper()
+	c := newCrew(t)
+	c.exec(`DO $$ DECLARE p text; BEGIN
+		FOR p IN SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+		         WHERE i.inhparent IN ('duly.event'::regclass, 'duly.lease'::regclass) AND c.relname NOT LIKE '%default'
+		LOOP EXECUTE 'DROP TABLE duly.' || p; END LOOP; END $$`)
+	return c
+}
+
 func TestPartitionsAreMadeAheadAndTakeWhatLayInTheDefaultOne(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t)
+	c := young(t)
 	ref := c.enqueue("before", 1)[0]
 	c.settle(c.ask(c.worker, ref).Grants[0], job.Done(nil))
 	require.Equal(t, 1, c.count(`SELECT count(*)::int FROM duly.event_default`))
@@ -56,7 +67,7 @@ func TestOldPartitionsAndStraysAreDropped(t *testing.T) {
 // is not made to wait itself.
 func TestPartitionsWaitForNobody(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t)
+	c := young(t)
 	tx, err := c.pool.Begin(t.Context())
 	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), `INSERT INTO duly.event (job, fence, generation, attempt, emission, name, from_state, to_state) VALUES (1, 1, 1, 1, 1, 'done', 'leased', 'delivered')`)
@@ -66,29 +77,4 @@ func TestPartitionsWaitForNobody(t *testing.T) {
 	require.Equal(t, machine.Partitions{Made: 4}, c.keepPartitions())
 	require.Equal(t, 1, c.count(`SELECT count(*)::int FROM duly.event`))
 	require.Zero(t, c.count(`SELECT count(*)::int FROM duly.event_default`))
-}
-
-func TestFiguresTellTheOldestOfEverything(t *testing.T) {
-	t.Parallel()
-	c := newCrew(t)
-	refs := c.enqueue("figures", 6)
-	grants := c.ask(c.worker, refs[:4]...).Grants
-	c.settle(grants[0], job.Done(nil))
-	c.settle(grants[1], job.MayBeDone(job.CodeTimeout, "x"))
-	c.settle(grants[2], job.NotDone(job.ClassPermanent, job.CodeRejected, "x"))
-	c.exec(`UPDATE duly.lease SET at = at - interval '20 s'`)
-	c.exec(`UPDATE duly.unknown SET at = at - interval '1 h'`)
-	f, err := c.Figures(t.Context(), 100)
-	require.NoError(t, err)
-	require.Equal(t, 1, f.UnknownOpen)
-	require.Equal(t, 1, f.Quarantined)
-	require.Equal(t, 1, f.Workers)
-	require.GreaterOrEqual(t, f.OldestUnknown, time.Hour)
-	require.GreaterOrEqual(t, f.OldestLease, 20*time.Second)
-	require.Positive(t, f.Strays)
-	require.Zero(t, f.OldestDue)
-	c.settle(grants[3], job.Done(nil))
-	f, err = c.Figures(t.Context(), 100)
-	require.NoError(t, err)
-	require.Zero(t, f.OldestLease)
 }
