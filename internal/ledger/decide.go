@@ -54,8 +54,8 @@ func (l *Ledger) decideLocked(ctx context.Context, tx pgx.Tx, locking string, ta
 	for i, t := range targets {
 		at := rowID{t.Job, t.Generation}
 		before, ok := locked[at]
-		if !ok {
-			continue
+		if !ok || (t.Kind != nil && t.Kind.Name != before.Kind.Name) {
+			continue // a policy of one kind never decides about a job of another
 		}
 		if t.Kind != nil {
 			before.Kind = *t.Kind

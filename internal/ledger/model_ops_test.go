@@ -133,6 +133,9 @@ type leased struct {
 func (tw *twins) lease() {
 	key := tw.key()
 	kind := kindNamed(kindOf(key))
+	if rapid.IntRange(0, 9).Draw(tw.t, "forged") == 0 {
+		kind = tw.kind() // an envelope may say anything
+	}
 	refs := []job.Ref{tw.ref(key)}
 	for _, other := range tw.keys {
 		if other != key && kindOf(other) == kind.Name && rapid.Bool().Draw(tw.t, "together") {

@@ -44,8 +44,8 @@ func (l *Ledger) decide(now time.Time, targets ...target) []decided {
 	var announced []announcement
 	for i, t := range targets {
 		e, g := l.find(t.job, t.generation)
-		if g == nil {
-			continue
+		if g == nil || (t.kind != nil && t.kind.Name != e.spec.Kind) {
+			continue // a policy of one kind never decides about a job of another
 		}
 		before := l.row(e, g)
 		if t.kind != nil {

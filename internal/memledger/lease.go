@@ -27,9 +27,6 @@ func (l *Ledger) Lease(ctx context.Context, req machine.LeaseRequest) (machine.L
 			targets[i] = target{job: r.Job, generation: r.Generation, kind: &req.Kind, event: machine.Event{
 				Name: machine.Lease, Emission: r.Emission, Worker: req.Worker.ID, Actor: "worker",
 			}}
-			if e := l.jobs[r.Job]; e != nil && e.spec.Kind != req.Kind.Name {
-				targets[i].generation = 0 // a reference of one kind never leases a job of another
-			}
 		}
 		for i, d := range l.decide(now, targets...) {
 			switch {
