@@ -17,8 +17,12 @@ import (
 // transaction has locked, or committed late, is not found again here: promotion and
 // lease look at the same instants, and the patrol at every row.
 func (l *Ledger) Expire(ctx context.Context, limit int) (ended machine.Tally, more bool, err error) {
-	const name = "deadlines"
-	_, err = l.turn(ctx, name, 0, "ending what has expired", func(tx pgx.Tx, at progress) error {
+	const name, doing = "deadlines", "ending what has expired"
+	some, err := l.ahead(ctx, name, "expire_page", func(at progress) []any { return []any{at.instant, at.id, 1} })
+	if err != nil || !some {
+		return nil, false, wrapped(err, doing)
+	}
+	_, err = l.turn(ctx, name, 0, doing, func(tx pgx.Tx, at progress) error {
 		ended, more = make(machine.Tally), false
 		var (
 			rows        int

@@ -65,3 +65,22 @@ func TestExpiryWalksItsIndex(t *testing.T) {
 	require.Contains(t, plan, "using job_expires")
 	require.NotContains(t, plan, "Seq Scan on job")
 }
+
+// A clock that was ahead for a while has carried the place along the index into the
+// future. Nothing that ends before then may be missed for that.
+func TestPlaceThatLiesInTheFutureIsGivenUp(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t)
+	for _, at := range []string{"-1 min", "0", "1 h"} {
+		id := c.schedule("place"+at, 1, time.Now().Add(time.Hour))[0]
+		c.exec(`UPDATE duly.job SET deadline = now() - interval '1 s', expires_at = now() - interval '1 s' WHERE id = $1`, id)
+		c.exec(`INSERT INTO duly.progress (name, instant, id) VALUES ('deadlines', now() + $1::interval, $2)
+		        ON CONFLICT (name) DO UPDATE SET instant = excluded.instant, id = excluded.id`, at, 1<<40)
+		ended := c.expireAll(10).Total()
+		if at == "0" {
+			require.Zero(t, ended, "what lies behind the place was looked at")
+			continue
+		}
+		require.Positive(t, ended, at)
+	}
+}

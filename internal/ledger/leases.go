@@ -55,7 +55,11 @@ func (l *Ledger) EndLeasesOf(ctx context.Context, worker string, from time.Time,
 func (l *Ledger) EndOverrun(ctx context.Context, limit int) (machine.LeaseSweep, error) {
 	const name, doing = "leases", "ending the leases that are over"
 	var s machine.LeaseSweep
-	_, err := l.turn(ctx, name, 0, doing, func(tx pgx.Tx, at progress) error {
+	some, err := l.ahead(ctx, name, "leases_over", func(at progress) []any { return []any{at.instant, overdue, 1} })
+	if err != nil || !some {
+		return s, wrapped(err, doing)
+	}
+	_, err = l.turn(ctx, name, 0, doing, func(tx pgx.Tx, at progress) error {
 		s = machine.LeaseSweep{Ended: make(machine.Tally), Next: at.instant}
 		var p leasePage
 		if err := p.scan(tx.QueryRow(ctx, stmt("leases_over"), at.instant, overdue, limit)); err != nil || p.rows == 0 {

@@ -49,6 +49,36 @@ func takeTurn(ctx context.Context, tx pgx.Tx, name string, every time.Duration) 
 	return p, err
 }
 
+// ahead reports whether anything lies behind the loop's place, by its page statement with
+// a page of one row, whose first column counts; args are what stands between the place
+// and the number of rows. It locks and writes nothing: an idle ledger is left in peace.
+func (l *Ledger) ahead(ctx context.Context, name, page string, args func(progress) []any) (bool, error) {
+	var at progress
+	err := l.pool.QueryRow(ctx, stmt("progress_read"), name).Scan(&at.instant, &at.id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading the place of %s: %w", name, err)
+	}
+	var rows int
+	err = l.seek(ctx, l.pool, func(r pgx.BatchResults) error {
+		found, err := r.Query()
+		if err != nil {
+			return err
+		}
+		rows, err = pgx.CollectExactlyOneRow(found, func(row pgx.CollectableRow) (int, error) {
+			var n int
+			return n, row.Scan(append([]any{&n}, make([]any, len(found.FieldDescriptions())-1)...)...)
+		})
+		return err
+	}, stmt(page), args(at)...)
+	if err != nil {
+		return false, fmt.Errorf("looking behind the place of %s: %w", name, err)
+	}
+	return rows > 0, nil
+}
+
 func move(ctx context.Context, tx pgx.Tx, name string, instant time.Time, id int64) error {
 	_, err := tx.Exec(ctx, stmt("progress_move"), name, instant, id)
 	return wrapped(err, "moving the place of "+name)
