@@ -39,7 +39,11 @@ func newBar(w io.Writer, terminal bool, label string, now func() time.Time) *Bar
 	if w == nil {
 		w = io.Discard
 	}
-	return &Bar{w: w, terminal: terminal, label: label, began: now(), now: now}
+	b := &Bar{w: w, terminal: terminal, label: label, began: now(), now: now}
+	if !terminal {
+		b.shown = b.began // what is done in no time needs one line
+	}
+	return b
 }
 
 // Terminal reports whether w is a terminal.

@@ -32,7 +32,7 @@ func TestAFileGetsALineNowAndThen(t *testing.T) {
 	var out bytes.Buffer
 	c := &clock{time.Unix(1000, 0)}
 	b := newBar(&out, false, "importing", c.now)
-	for range 10 {
+	for range 11 {
 		b.Show(0.5, "half")
 		c.at = c.at.Add(time.Second)
 	}
