@@ -21,8 +21,9 @@ type CheckRequest struct {
 	After int64
 	// Page is how many jobs are read from one snapshot; 0 means DefaultCheckPage.
 	Page int
-	// Progress is told after every page; nil tells nobody.
-	Progress func(machine.Checked)
+	// Progress is told after every page, with the share of the jobs that is done; nil
+	// tells nobody.
+	Progress func(done machine.Checked, share float64)
 }
 
 // DefaultCheckPage is how many jobs Check reads from one snapshot.
@@ -54,7 +55,7 @@ type checker struct {
 	l        *Ledger
 	found    func(machine.Disagreement) error
 	page     int
-	progress func(machine.Checked)
+	progress func(machine.Checked, float64)
 	done     machine.Checked
 }
 
@@ -66,12 +67,12 @@ func (c *checker) tell(d machine.Disagreement) error {
 // all checks everything behind a job.
 func (c *checker) all(ctx context.Context, after int64) error {
 	for {
-		last, err := c.next(ctx, after)
+		last, newest, err := c.next(ctx, after)
 		if err != nil {
 			return err
 		}
 		if c.progress != nil {
-			c.progress(c.done)
+			c.progress(c.done, float64(min(last, newest))/float64(max(newest, 1)))
 		}
 		if last == math.MaxInt64 {
 			break
@@ -98,12 +99,12 @@ func (c *checker) one(ctx context.Context, kind, key string) error {
 	return c.outbox(ctx, &at.job)
 }
 
-// next checks the page behind a job, and returns the last job of it; behind the last
-// of all it looks at what the lists say about jobs that are not there.
-func (c *checker) next(ctx context.Context, after int64) (last int64, err error) {
+// next checks the page behind a job, and returns the last job of it and the newest of
+// all; behind that it looks at what the lists say about jobs that are not there.
+func (c *checker) next(ctx context.Context, after int64) (last, newest int64, err error) {
 	err = c.read(ctx, fmt.Sprintf("checking the jobs behind %d", after), func(tx pgx.Tx, since time.Time) error {
 		var end *int64
-		if err := tx.QueryRow(ctx, stmt("check_page"), after, c.page).Scan(&end); err != nil {
+		if err := tx.QueryRow(ctx, stmt("check_page"), after, c.page).Scan(&end, &newest); err != nil {
 			return fmt.Errorf("taking a page: %w", err)
 		}
 		if last = math.MaxInt64; end != nil {
@@ -111,7 +112,7 @@ func (c *checker) next(ctx context.Context, after int64) (last int64, err error)
 		}
 		return c.jobs(ctx, tx, after, last, since)
 	})
-	return last, err
+	return last, newest, err
 }
 
 // read runs do on one snapshot during which no partition is dropped, and tells it

@@ -5,8 +5,9 @@ LOCK TABLE duly.event, duly.lease IN ACCESS SHARE MODE
 
 -- name: check_page
 -- $1 jobs behind this id, $2 how many: the last job of the next page, null behind the
--- last of all. Walks the primary key; no locks.
-SELECT max(id) FROM (SELECT DISTINCT j.id FROM duly.job j WHERE j.id > $1 ORDER BY j.id LIMIT $2) page
+-- last of all, and the last of all. Walks the primary key; no locks.
+SELECT max(id), coalesce((SELECT max(id) FROM duly.job), 0)
+FROM (SELECT DISTINCT j.id FROM duly.job j WHERE j.id > $1 ORDER BY j.id LIMIT $2) page
 
 -- name: check_since
 -- The first day of which events and leases are all kept; null while all are. No locks.
