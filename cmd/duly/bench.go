@@ -18,6 +18,7 @@ type benchCommand struct {
 	Samples   int    `default:"300" help:"Jobs that latency is measured on, one after the other (${default})."`
 	Bus       string `enum:"nats,memory" default:"nats" placeholder:"nats|memory" help:"The embedded bus (${default})."`
 	Data      string `placeholder:"DIR" help:"Keep the data in this folder, so that the disk can be chosen. Default: a temporary one, removed at the end."`
+	Profile   string `name:"cpu-profile" placeholder:"FILE" help:"Write a CPU profile of this process to the file, for go tool pprof."`
 	JSON      bool   `name:"json" help:"Print the result as JSON on standard output, and everything else on standard error."`
 }
 
@@ -26,7 +27,7 @@ func (c *benchCommand) Run(ctx context.Context, p *app.Process) error {
 	p.Log = app.NewLogger(p.Stderr, slog.LevelWarn, true)
 	_, err := demo.Bench(ctx, p, demo.BenchOptions{
 		Jobs: c.Jobs, Batch: c.Batch, Producers: c.Producers, Slots: c.Slots, Pack: c.Pack, Payload: c.Payload,
-		Samples: c.Samples, Bus: c.Bus, Dir: c.Data, JSON: c.JSON,
+		Samples: c.Samples, Bus: c.Bus, Dir: c.Data, JSON: c.JSON, CPUProfile: c.Profile,
 	})
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/pprof"
 	"slices"
 	"strconv"
 	"sync"
@@ -45,6 +46,9 @@ type BenchOptions struct {
 	Dir string
 	// JSON prints the result as JSON on standard output.
 	JSON bool
+	// CPUProfile is a file that takes a profile of this process over the phases; empty
+	// for none.
+	CPUProfile string
 }
 
 func (o BenchOptions) withDefaults() BenchOptions {
@@ -103,11 +107,30 @@ func Bench(ctx context.Context, p *app.Process, o BenchOptions) (BenchResult, er
 		b.Dir = dir
 		defer func() { _ = os.RemoveAll(dir) }()
 	}
-	err := b.serve(ctx, p)
+	stop, err := profile(b.CPUProfile)
+	if err != nil {
+		return BenchResult{}, err
+	}
+	err = errors.Join(b.serve(ctx, p), stop())
 	if err == nil && o.JSON {
 		err = json.NewEncoder(p.Stdout).Encode(b.result)
 	}
 	return b.result, err
+}
+
+// profile writes a CPU profile to the file until stop.
+func profile(file string) (stop func() error, err error) {
+	if file == "" {
+		return func() error { return nil }, nil
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return nil, app.Exit(app.ExitUsage, fmt.Errorf("--cpu-profile: %w", err))
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() error { pprof.StopCPUProfile(); return f.Close() }, nil
 }
 
 // bencher is a benchmark under way.
