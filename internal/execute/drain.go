@@ -68,7 +68,10 @@ func (w *Worker) endRow() error {
 	}
 	ctx, cancel := context.WithTimeout(w.work, settleGrace)
 	defer cancel()
-	if err := w.o.Heart.EndWorker(ctx, s.worker.ID); err != nil {
+	// More than once: after a restart of the ledger the heart's one connection is broken,
+	// and nobody has noticed.
+	err := w.persist(ctx, "ending the worker's row", func(context.Context) error { return w.o.Heart.EndWorker(ctx, s.worker.ID) })
+	if err != nil {
 		return fmt.Errorf("ending the worker's row: %w", err)
 	}
 	return nil

@@ -140,6 +140,25 @@ func TestShutdownWithoutALedgerSaysWhatIsLeft(t *testing.T) {
 	})
 }
 
+func TestShutdownOutlivesABrokenConnection(t *testing.T) { // G14
+	t.Parallel()
+	inBubble(t, func(r *rig) {
+		broken := true
+		r.books.onEach = func(doing string) error {
+			if doing == "end" && broken {
+				broken = false
+				return errDown
+			}
+			return nil
+		}
+	}, func(t *testing.T, r *rig) {
+		r.put("a")
+		r.settle()
+		require.NoError(t, r.shutdown())
+		requireGone(t, r)
+	})
+}
+
 func TestWorkerThatNeverReachedItsLedgerStops(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {
