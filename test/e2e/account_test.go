@@ -10,8 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"duly.dev/duly/internal/channel/smtpchan"
-	"duly.dev/duly/internal/ledger"
-	"duly.dev/duly/internal/machine"
+	"duly.dev/duly/internal/ledger/ledgertest"
 	"duly.dev/duly/pkg/job"
 )
 
@@ -120,7 +119,7 @@ func (r *rig) account() map[job.State]int {
 		require.Equal(r.t, g.Attempt, g.Leases-g.HandedBack, "%s: attempts are the leases that were not handed back: %+v", g, struct{ Leases, HandedBack int32 }{g.Leases, g.HandedBack})
 	}
 	r.nothingBesides(all)
-	r.consistent()
+	ledgertest.Agrees(r.t, r.pool)
 	r.explained(all)
 	r.private()
 	return r.states()
@@ -183,18 +182,6 @@ func (r *rig) nothingBesides(all []generation) {
 		require.Empty(r.t, receiver.wrong)
 		receiver.mu.Unlock()
 	}
-}
-
-// consistent requires that the rows are what the events say, folded through the state
-// machine.
-func (r *rig) consistent() {
-	r.t.Helper()
-	checked, err := r.ledger.Check(context.Background(), ledger.CheckRequest{}, func(d machine.Disagreement) error {
-		r.t.Errorf("the ledger disagrees with its events: %+v", d)
-		return nil
-	})
-	require.NoError(r.t, err)
-	require.Zero(r.t, checked.Disagreements)
 }
 
 // private is G13, as far as it can be seen at the end.

@@ -20,7 +20,7 @@ func TestNothingIsCancelledAndSent(t *testing.T) {
 	r := newRig(t, calm, servers{})
 	r.web.plans(func(v *visit) {
 		v.act()
-		time.Sleep(5 * time.Millisecond)
+		elapse(5 * time.Millisecond)
 		v.answer(http.StatusOK)
 	})
 	r.start(scheduler, dispatcher)

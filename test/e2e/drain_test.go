@@ -59,7 +59,7 @@ func TestShutdownHandsBackWhatDidNotBegin(t *testing.T) {
 	r.await("the jobs are leased", r.in(job.Leased, 4))
 	old.signal(syscall.SIGTERM)
 	old.says("draining")
-	time.Sleep(3 * time.Second) // now the limit does not fit into what is left
+	elapse(3 * time.Second) // now the limit does not fit into what is left
 	greeting.open()
 	require.Zero(t, old.exit(), old.log.last(20))
 	old.expendable = true

@@ -66,9 +66,9 @@ func TestWorkersMayBeKilledAtAnyMoment(t *testing.T) {
 	r := newRig(t, quick, servers{})
 	r.remindSoon(2 * time.Second)
 	r.web.plans(func(v *visit) {
-		time.Sleep(rand.N(30 * time.Millisecond)) // receivers take their time
+		elapse(rand.N(30 * time.Millisecond)) // receivers take their time
 		v.act()
-		time.Sleep(rand.N(30 * time.Millisecond))
+		elapse(rand.N(30 * time.Millisecond))
 		v.answer(http.StatusOK)
 	})
 	r.start(scheduler, dispatcher)
@@ -78,7 +78,7 @@ func TestWorkersMayBeKilledAtAnyMoment(t *testing.T) {
 		victim := r.one(worker)
 		before := r.web.total()
 		r.await("the worker has done something", func() bool { return r.web.total() > before || r.settled() })
-		time.Sleep(rand.N(150 * time.Millisecond)) // the moment is left to chance
+		elapse(rand.N(150 * time.Millisecond)) // the moment is left to chance
 		victim.kill()
 	}
 	r.one(worker)

@@ -20,7 +20,6 @@ func TestLedgerRestartsCostNothing(t *testing.T) {
 	server := ledgertest.OwnServer(t)
 	s := settings{LeaseTime: "15s", Heartbeat: "1s", Limit: "13s", Drain: "30s", Slots: 60, Sessions: 4}
 	r := newRig(t, s, servers{database: server.URL()})
-	r.web.plans(nil)
 	r.start(scheduler, dispatcher, worker)
 
 	var acknowledged atomic.Int32
@@ -36,7 +35,7 @@ func TestLedgerRestartsCostNothing(t *testing.T) {
 				acknowledged.Add(int32(len(specs)))
 				n++
 			}
-			time.Sleep(30 * time.Millisecond)
+			elapse(30 * time.Millisecond)
 		}
 	}()
 	flows := func() {
@@ -51,7 +50,7 @@ func TestLedgerRestartsCostNothing(t *testing.T) {
 	require.NoError(t, server.Restart(context.Background()))
 	flows()
 	server.Kill()
-	time.Sleep(16 * time.Second) // longer than the lease time
+	elapse(16 * time.Second) // longer than the lease time
 	require.NoError(t, server.Restart(context.Background()))
 	flows()
 	stop()

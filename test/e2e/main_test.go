@@ -24,10 +24,12 @@ var shared struct {
 // suite runs the tests between the start and the end of what they share.
 type suite struct{ tests *testing.M }
 
-func TestMain(m *testing.M) { ledgertest.Main(suite{m}) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	ledgertest.Main(suite{m})
+}
 
 func (s suite) Run() (code int) {
-	flag.Parse()
 	if chosen := flag.Lookup("test.parallel"); chosen.Value.String() == chosen.DefValue {
 		_ = chosen.Value.Set(atOnce)
 	}

@@ -66,7 +66,7 @@ func (y *tally) act(key string, dedupes bool) {
 	y.notify()
 }
 
-func (y *tally) complain(format string, args ...any) {
+func (y *tally) complainf(format string, args ...any) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	y.wrong = append(y.wrong, fmt.Sprintf(format, args...))
@@ -127,7 +127,7 @@ type visit struct {
 	kind, key string
 	nth       int
 	// gone ends when the client has gone away.
-	gone context.Context //nolint:containedctx // a visit is as long as its request
+	gone context.Context
 }
 
 // newWebReceiver starts a receiver that ends with the test.
@@ -141,7 +141,7 @@ func newWebReceiver(t *testing.T) *webReceiver {
 	go func() {
 		defer close(done)
 		if err := r.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			r.complain("serving: %v", err)
+			r.complainf("serving: %v", err)
 		}
 	}()
 	t.Cleanup(func() {
@@ -166,7 +166,7 @@ func (r *webReceiver) serve(w http.ResponseWriter, request *http.Request) {
 	}
 	key := request.Header.Get("Idempotency-Key")
 	if got := request.Header.Get("Authorization"); got != authorization {
-		r.complain("%s came with the authorization %q", key, got)
+		r.complainf("%s came with the authorization %q", key, got)
 	}
 	v := &visit{
 		receiver: r, response: w, kind: request.Header.Get("Duly-Kind"), key: key,
