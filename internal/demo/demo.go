@@ -74,16 +74,15 @@ func Run(ctx context.Context, p *app.Process, o Options) (Result, error) {
 		return Result{}, fmt.Errorf("opening the log: %w", err)
 	}
 	quietly := &app.Process{Name: p.Name, Version: p.Version, Stdout: p.Stdout, Stderr: p.Stderr, Log: app.NewLogger(log, 0, true)}
-	err = d.serve(ctx, quietly)
-	err = errors.Join(err, log.Close())
-	if err != nil {
+	err = errors.Join(d.serve(ctx, quietly), log.Close())
+	if o.JSON && d.result.Rows > 0 { // it came to a result, be it a bad one
+		err = errors.Join(err, json.NewEncoder(p.Stdout).Encode(d.result))
+	}
+	if err != nil && !errors.Is(err, context.Canceled) {
 		return d.result, fmt.Errorf("%w\n(logs and data are in %s)", err, d.Dir)
 	}
 	if o.Dir == "" {
-		err = os.RemoveAll(d.Dir)
-	}
-	if o.JSON {
-		err = errors.Join(err, json.NewEncoder(p.Stdout).Encode(d.result))
+		err = errors.Join(err, os.RemoveAll(d.Dir))
 	}
 	return d.result, err
 }

@@ -81,12 +81,13 @@ func TestADemonstrationThatDoesNotEndInTimeFailsAndKeepsItsFolder(t *testing.T) 
 	var out bytes.Buffer
 	dir := enterable(t)
 	p := process(&out)
-	_, err := Run(context.Background(), p, Options{Dir: dir, Bus: BusMemory, File: []byte(
+	result, err := Run(context.Background(), p, Options{Dir: dir, Bus: BusMemory, File: []byte(
 		"kind,key,subject,period,destination,due,deadline,zone,payload\n" +
 			`renewal-reminder,late,,,a@example.com,+1h,,,"{""name"":""A""}"` + "\n",
 	), Patience: 3 * time.Second})
 	require.ErrorIs(t, err, ErrDisagree)
 	require.ErrorContains(t, err, dir)
+	require.Equal(t, 1, result.Lost)
 	require.Contains(t, out.String(), "DISAGREE: renewal-reminder/late is still scheduled")
 	require.Contains(t, out.String(), "DO NOT AGREE: 1 lost")
 	require.FileExists(t, filepath.Join(dir, "duly.log"))
