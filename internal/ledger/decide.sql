@@ -5,9 +5,8 @@ SELECT j.id, j.generation, j.kind, j.state, j.waiting, j.hold, j.reason, j.attem
        j.fence, j.emission, j.created_at, j.origin_at, j.first_ready_at, j.due_at, j.deadline, j.wake_at,
        j.worker, j.leased_at, j.lease_limit, j.doubt_since, j.doubt_until, j.terms, j.flags, j.successor,
        j.last_class, j.last_code
-FROM duly.job j JOIN unnest($1::bigint[], $2::integer[]) AS t (id, generation) USING (id, generation)
-ORDER BY j.id, j.generation
-FOR UPDATE OF j
+FROM (SELECT * FROM unnest($1::bigint[], $2::integer[]) AS t (id, generation) ORDER BY id, generation) t
+CROSS JOIN LATERAL (SELECT * FROM duly.job j WHERE j.id = t.id AND j.generation = t.generation FOR UPDATE) j
 
 -- name: decide_lock_free
 -- As decide_lock, without what another transaction has locked: it never waits.
@@ -15,17 +14,26 @@ SELECT j.id, j.generation, j.kind, j.state, j.waiting, j.hold, j.reason, j.attem
        j.fence, j.emission, j.created_at, j.origin_at, j.first_ready_at, j.due_at, j.deadline, j.wake_at,
        j.worker, j.leased_at, j.lease_limit, j.doubt_since, j.doubt_until, j.terms, j.flags, j.successor,
        j.last_class, j.last_code
-FROM duly.job j JOIN unnest($1::bigint[], $2::integer[]) AS t (id, generation) USING (id, generation)
-ORDER BY j.id, j.generation
-FOR UPDATE OF j SKIP LOCKED
+FROM (SELECT * FROM unnest($1::bigint[], $2::integer[]) AS t (id, generation) ORDER BY id, generation) t
+CROSS JOIN LATERAL (SELECT * FROM duly.job j WHERE j.id = t.id AND j.generation = t.generation FOR UPDATE SKIP LOCKED) j
 
 -- name: hot
--- Goes before a hot statement in its transaction. It commits durably, whatever the
--- server's default is, and is planned once, as a nested loop over the primary key:
--- that is right for any batch, whatever the statistics of a young table say, costs no
--- planning a batch, and locks rows in the order in which they were given.
+-- Goes before the statements of a transaction. It commits durably, whatever the
+-- server's default is, and its statements are planned once, walking indexes in nested
+-- loops: that is right for what a loop looks at, whatever the statistics of a young
+-- table say, and costs no planning.
 SELECT set_config('synchronous_commit', 'on', true), set_config('plan_cache_mode', 'force_generic_plan', true),
-       set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), set_config('enable_seqscan', 'off', true)
+       set_config('enable_seqscan', 'off', true), set_config('enable_mergejoin', 'off', true),
+       set_config('enable_hashjoin', 'off', true), set_config('enable_nestloop', 'on', true), set_config('enable_bitmapscan', 'on', true)
+
+-- name: keyed
+-- Goes before an update of many rows by their keys; as hot, but rows are found by
+-- "id = ANY (keys)", which walks the primary key in order and so locks in order, and are
+-- joined with what they become by hash. Without statistics the planner would compare
+-- each of them with each.
+SELECT set_config('synchronous_commit', 'on', true), set_config('plan_cache_mode', 'force_generic_plan', true),
+       set_config('enable_seqscan', 'off', true), set_config('enable_mergejoin', 'off', true),
+       set_config('enable_hashjoin', 'on', true), set_config('enable_nestloop', 'off', true), set_config('enable_bitmapscan', 'off', true)
 
 -- name: bounded
 -- Goes before a transaction of more than one round trip. A process that is paused in
@@ -39,7 +47,9 @@ SELECT clock_timestamp()
 -- name: decide_store
 -- Stores decided rows. $1 ids, $2 generations, $3 and $4 the state and fence that
 -- they were decided from, then the columns as decided; $26 is the decision's instant.
--- Locks the rows in the order given; returns nothing, its row count is checked.
+-- The caller has locked the rows, so they are where they are found by key: they are
+-- updated in place, whatever plan the caller's own transaction would favour. Returns
+-- nothing, its row count is checked.
 -- expires_at moves only while the generation is pending, ended_at when it leaves that.
 UPDATE duly.job j
 SET state = t.state, waiting = t.waiting, hold = t.hold, reason = t.reason,
@@ -52,7 +62,9 @@ SET state = t.state, waiting = t.waiting, hold = t.hold, reason = t.reason,
     doubt_since = t.doubt_since, doubt_until = t.doubt_until, terms = t.terms, flags = t.flags,
     successor = t.successor, last_class = t.last_class, last_code = t.last_code,
     receipt = coalesce(t.receipt, j.receipt)
-FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::bigint[],
+FROM (
+    SELECT t.*, k.place
+    FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::bigint[],
             $5::text[], $6::text[], $7::text[], $8::text[],
             $9::integer[], $10::integer[], $11::bigint[], $12::integer[],
             $13::timestamptz[], $14::timestamptz[], $15::timestamptz[], $16::timestamptz[], $17::timestamptz[],
@@ -66,7 +78,9 @@ FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::bigint[],
            worker, leased_at, lease_limit,
            doubt_since, doubt_until, terms, flags,
            successor, last_class, last_code, receipt)
-WHERE j.id = t.id AND j.generation = t.generation AND j.state = t.was AND j.fence = t.was_fence
+    CROSS JOIN LATERAL (SELECT r.ctid AS place FROM duly.job r WHERE r.id = t.id AND r.generation = t.generation OFFSET 0) k
+) t
+WHERE j.ctid = t.place AND j.id = t.id AND j.generation = t.generation AND j.state = t.was AND j.fence = t.was_fence
 
 -- name: decide_events
 -- Appends events, one element a record, as of $22, the instant of the decisions. The

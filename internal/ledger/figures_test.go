@@ -20,6 +20,8 @@ func TestC41FiguresTellTheOldestOfEverything(t *testing.T) {
 	c.settle(grants[1], job.MayBeDone(job.CodeTimeout, "x"))
 	c.settle(grants[2], job.NotDone(job.ClassPermanent, job.CodeRejected, "x"))
 	c.exec(`UPDATE duly.lease SET at = at - interval '20 s'`)
+	c.exec(`INSERT INTO duly.event (at, job, fence, generation, attempt, emission, name, from_state, to_state)
+	        VALUES ('2020-05-01 10:00Z', 1, 1, 1, 1, 1, 'done', 'leased', 'delivered')`)
 	c.exec(`UPDATE duly.unknown SET at = at - interval '1 h'`)
 	f, err := c.Figures(t.Context(), 100)
 	require.NoError(t, err)

@@ -52,7 +52,7 @@ func byRef(a, b job.Ref) int {
 func (l *Ledger) leasePlain(ctx context.Context, req machine.LeaseRequest, refs []job.Ref, kind, termsID int16) (machine.Leases, error) {
 	jobs, generations, emissions := columns(refs)
 	batch := &pgx.Batch{}
-	batch.Queue(stmt("hot"))
+	batch.Queue(stmt("keyed"))
 	batch.Queue(stmt("lease_refs"), jobs, generations, emissions, req.Worker.ID, kind,
 		req.Kind.Policy.Limit, req.Kind.Policy.LeaseTime, termsID, req.Kind.Hash())
 	results := l.pool.SendBatch(ctx, batch)

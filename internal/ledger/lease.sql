@@ -13,12 +13,12 @@ WITH clock AS MATERIALIZED (
 ), leased AS (
     UPDATE duly.job j
     SET state = 'leased', waiting = NULL, wake_at = NULL, promote_at = NULL,
-        attempt = j.attempt + 1, fence = j.fence + 1, worker = $4, leased_at = c.now, lease_limit = $6,
+        attempt = j.attempt + 1, fence = j.fence + 1, worker = $4, leased_at = (SELECT now FROM clock), lease_limit = $6,
         terms = coalesce(j.terms, $8), flags = j.flags & ~8::smallint
-    FROM asked a, clock c, duly.worker w
-    WHERE j.id = a.id AND j.generation = a.generation AND j.emission = a.emission AND j.kind = $5
-      AND w.id = $4 AND w.ended_at IS NULL
-      AND (j.state = 'ready' OR j.state = 'scheduled' AND j.waiting = 'retry' AND j.wake_at <= c.now)
+    FROM asked a
+    WHERE j.id = ANY ($1::bigint[]) AND j.id = a.id AND j.generation = a.generation AND j.emission = a.emission AND j.kind = $5
+      AND EXISTS (SELECT FROM duly.worker w WHERE w.id = $4 AND w.ended_at IS NULL)
+      AND (j.state = 'ready' OR j.state = 'scheduled' AND j.waiting = 'retry' AND j.wake_at <= (SELECT now FROM clock))
       AND j.doubt_since IS NULL
       AND (j.expires_at IS NULL OR j.expires_at > clock_timestamp())
     RETURNING j.id, j.generation, j.emission, j.attempt, j.unclassified, j.fence, j.created_at, j.origin_at, j.first_ready_at,
@@ -27,8 +27,10 @@ WITH clock AS MATERIALIZED (
 ), noted AS (
     INSERT INTO duly.lease (at, ends_at, worker, kind, policy_hash, jobs, generations, fences, attempts)
     SELECT c.now, c.now + $6::interval + $7::interval, $4, $5, $9,
-           array_agg(l.id), array_agg(l.generation), array_agg(l.fence), array_agg(l.attempt)
-    FROM leased l, clock c GROUP BY c.now
+           l.jobs, l.generations, l.fences, l.attempts
+    FROM clock c, (SELECT array_agg(id) AS jobs, array_agg(generation) AS generations, array_agg(fence) AS fences, array_agg(attempt) AS attempts
+                   FROM leased) l
+    WHERE l.jobs IS NOT NULL
 )
 SELECT c.now, l.* FROM clock c LEFT JOIN leased l ON true
 
@@ -41,7 +43,8 @@ VALUES ($10, $10::timestamptz + $3::interval + $4::interval, $1, $2, $5, $6, $7,
 -- name: lease_bodies
 -- $1 jobs, $2 generations: what the effects of leased rows need. No locks.
 SELECT j.id, j.generation, j.key, j.subject, j.period, j.destination, j.payload, j.deadline_zone, j.deadline_local, j.trace_parent
-FROM duly.job j JOIN unnest($1::bigint[], $2::integer[]) AS t (id, generation) USING (id, generation)
+FROM unnest($1::bigint[], $2::integer[]) AS t (id, generation)
+CROSS JOIN LATERAL (SELECT * FROM duly.job j WHERE j.id = t.id AND j.generation = t.generation OFFSET 0) j
 
 -- name: lease_held
 -- $1 worker, $2 jobs, $3 generations, $4 emissions: the rows among them that the
@@ -50,8 +53,10 @@ SELECT j.id, j.generation, j.kind, j.state, j.waiting, j.hold, j.reason, j.attem
        j.fence, j.emission, j.created_at, j.origin_at, j.first_ready_at, j.due_at, j.deadline, j.wake_at,
        j.worker, j.leased_at, j.lease_limit, j.doubt_since, j.doubt_until, j.terms, j.flags, j.successor,
        j.last_class, j.last_code
-FROM duly.job j JOIN unnest($2::bigint[], $3::integer[], $4::integer[]) AS t (id, generation, emission)
-     ON j.id = t.id AND j.generation = t.generation AND j.emission = t.emission
+FROM unnest($2::bigint[], $3::integer[], $4::integer[]) AS t (id, generation, emission)
+CROSS JOIN LATERAL (
+    SELECT * FROM duly.job j WHERE j.id = t.id AND j.generation = t.generation AND j.emission = t.emission OFFSET 0
+) j
 WHERE j.state = 'leased' AND j.worker = $1
 ORDER BY j.id, j.generation
 

@@ -54,7 +54,7 @@ func (l *Ledger) EndLeasesOf(ctx context.Context, worker string, from time.Time,
 // time moves it.
 func (l *Ledger) EndOverrun(ctx context.Context, limit int) (machine.LeaseSweep, error) {
 	const name, doing = "leases", "ending the leases that are over"
-	var s machine.LeaseSweep
+	s := machine.LeaseSweep{Ended: make(machine.Tally)}
 	some, err := l.ahead(ctx, name, "leases_over", func(at progress) []any { return []any{at.instant, overdue, 1} })
 	if err != nil || !some {
 		return s, wrapped(err, doing)

@@ -73,7 +73,7 @@ func (l *Ledger) settleDone(ctx context.Context, w machine.Worker, reports []mac
 		return rest, nil
 	}
 	batch := &pgx.Batch{}
-	batch.Queue(stmt("hot"))
+	batch.Queue(stmt("keyed"))
 	batch.Queue(stmt("settle_done"), jobs, generations, fences, receipts, w.ID, w.Version, hashes, classifiers)
 	results := l.pool.SendBatch(ctx, batch)
 	_, err = results.Exec()
@@ -122,8 +122,10 @@ func (l *Ledger) settleRest(ctx context.Context, w machine.Worker, reports []mac
 	targets := make([]target, len(rest))
 	for n, i := range rest {
 		r := reports[i]
-		targets[n] = target{Job: r.Job, Generation: r.Generation, Version: w.Version, Classifier: r.Classifier,
-			Event: machine.Event{Name: names[r.Result.Outcome], Fence: r.Fence, Result: r.Result, Worker: w.ID, Actor: "worker"}}
+		targets[n] = target{
+			Job: r.Job, Generation: r.Generation, Version: w.Version, Classifier: r.Classifier,
+			Event: machine.Event{Name: names[r.Result.Outcome], Fence: r.Fence, Result: r.Result, Worker: w.ID, Actor: "worker"},
+		}
 		if r.Row.Kind.Name != "" {
 			targets[n].Kind = &r.Row.Kind
 		}
@@ -158,13 +160,16 @@ func (l *Ledger) HoldRefs(ctx context.Context, refs []job.Ref, hold job.Hold, d 
 	refs = slices.SortedFunc(slices.Values(refs), byRef)
 	jobs, generations, emissions := columns(refs)
 	return l.inTx(ctx, doing, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, stmt("hold_ready"), jobs, generations, emissions, string(hold), d)
-		if err != nil {
-			return err
-		}
 		held := make(map[rowID]bool)
 		var id rowID
-		if _, err := pgx.ForEachRow(rows, []any{&id.job, &id.generation}, func() error { held[id] = true; return nil }); err != nil {
+		batch := &pgx.Batch{}
+		batch.Queue(stmt("keyed"))
+		batch.Queue(stmt("hold_ready"), jobs, generations, emissions, string(hold), d).Query(func(rows pgx.Rows) error {
+			_, err := pgx.ForEachRow(rows, []any{&id.job, &id.generation}, func() error { held[id] = true; return nil })
+			return err
+		})
+		batch.Queue(stmt("hot"))
+		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 			return err
 		}
 		var expired []target
@@ -176,7 +181,7 @@ func (l *Ledger) HoldRefs(ctx context.Context, refs []job.Ref, hold job.Hold, d 
 		if len(expired) == 0 {
 			return nil
 		}
-		_, _, err = l.decide(ctx, tx, expired)
+		_, _, err := l.decide(ctx, tx, expired)
 		return err
 	})
 }

@@ -11,11 +11,11 @@ WITH clock AS MATERIALIZED (
                   AS d (id, generation, fence, receipt, policy_hash, classifier)
 ), changed AS (
     UPDATE duly.job j
-    SET state = 'delivered', ended_at = c.now, receipt = d.receipt, last_class = NULL, last_code = NULL,
+    SET state = 'delivered', ended_at = (SELECT now FROM clock), receipt = d.receipt, last_class = NULL, last_code = NULL,
         doubt_since = NULL, doubt_until = NULL, flags = j.flags | 8::smallint
-    FROM done d, clock c
-    WHERE j.id = d.id AND j.generation = d.generation AND j.fence = d.fence AND j.worker = $5 AND j.state = 'leased'
-    RETURNING c.now, j.id, j.generation, j.fence, j.attempt, j.emission, d.receipt, d.policy_hash, d.classifier
+    FROM done d
+    WHERE j.id = ANY ($1::bigint[]) AND j.id = d.id AND j.generation = d.generation AND j.fence = d.fence AND j.worker = $5 AND j.state = 'leased'
+    RETURNING j.ended_at AS now, j.id, j.generation, j.fence, j.attempt, j.emission, d.receipt, d.policy_hash, d.classifier
 ), noted AS (
     INSERT INTO duly.event (at, job, generation, fence, attempt, emission, name, from_state, to_state, outcome,
                             worker, worker_version, classifier, policy_hash, receipt)
@@ -35,11 +35,12 @@ WITH clock AS MATERIALIZED (
     SELECT * FROM unnest($1::bigint[], $2::integer[], $3::integer[]) AS a (id, generation, emission)
 ), held AS (
     UPDATE duly.job j
-    SET state = 'scheduled', waiting = 'held', hold = $4, wake_at = c.now + $5::interval, promote_at = c.now + $5::interval
-    FROM asked a, clock c
-    WHERE j.id = a.id AND j.generation = a.generation AND j.emission = a.emission AND j.state = 'ready'
+    SET state = 'scheduled', waiting = 'held', hold = $4,
+        wake_at = (SELECT now FROM clock) + $5::interval, promote_at = (SELECT now FROM clock) + $5::interval
+    FROM asked a
+    WHERE j.id = ANY ($1::bigint[]) AND j.id = a.id AND j.generation = a.generation AND j.emission = a.emission AND j.state = 'ready'
       AND (j.expires_at IS NULL OR j.expires_at > clock_timestamp())
-    RETURNING c.now, j.id, j.generation, j.fence, j.attempt, j.emission, j.wake_at
+    RETURNING (SELECT now FROM clock) AS now, j.id, j.generation, j.fence, j.attempt, j.emission, j.wake_at
 )
 INSERT INTO duly.event (at, job, generation, fence, attempt, emission, name, from_state, to_state, wake_at, why, actor)
 SELECT now, id, generation, fence, attempt, emission, 'hold', 'ready', 'scheduled', wake_at, $4, 'worker' FROM held
