@@ -246,7 +246,7 @@ func (d *demonstration) settle(ctx context.Context, l *ledger.Ledger, doing stri
 		}
 		pending := tally[job.Scheduled] + tally[job.Ready] + tally[job.Leased]
 		share := 1 - float64(pending)/float64(max(1, d.counts.Jobs))
-		note := statesText(tally)
+		note := endedText(tally)
 		if pending == 0 {
 			bar.Done(1, note)
 			return true, nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -15,6 +16,7 @@ import (
 	"duly.dev/duly/internal/compose"
 	"duly.dev/duly/internal/devstack"
 	"duly.dev/duly/internal/ledger"
+	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/handler"
 )
 
@@ -136,5 +138,14 @@ func (srv *servers) addLoops(ctx context.Context, s *app.Service, config *app.Co
 	if err := compose.Dispatcher(s, config, l, b); err != nil {
 		return running{}, err
 	}
+	if !performs(config, handlers) {
+		s.Log.InfoContext(ctx, "no worker here: every kind has channel go; run a worker of your own")
+		return running{pool, l}, nil
+	}
 	return running{pool, l}, compose.Worker(s, config, compose.WorkerParts{Ledger: l, Heart: heart, Bus: b, Handlers: handlers})
+}
+
+// performs reports whether a worker in this process would have anything to do.
+func performs(config *app.Config, handlers map[string]handler.Handler) bool {
+	return len(handlers) > 0 || slices.ContainsFunc(config.Kinds(), func(k machine.Kind) bool { return k.Channel != app.ChannelGo })
 }

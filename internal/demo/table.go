@@ -2,6 +2,7 @@ package demo
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"text/tabwriter"
 
@@ -68,4 +69,11 @@ func statesText(states map[job.State]int) string {
 		}
 	}
 	return strings.Join(parts, ", ")
+}
+
+// endedText lists the states that are an end; what is missing is pending.
+func endedText(states map[job.State]int) string {
+	ended := maps.Clone(states)
+	maps.DeleteFunc(ended, func(s job.State, _ int) bool { return s.Pending() })
+	return statesText(ended)
 }

@@ -15,7 +15,7 @@ import (
 const (
 	redrawEvery = 100 * time.Millisecond
 	lineEvery   = 5 * time.Second
-	width       = 30 // of the bar, in characters
+	width       = 16 // of the bar, in characters: what is redrawn must fit into one line
 )
 
 // Bar shows the progress of one task. Its methods may be called concurrently.

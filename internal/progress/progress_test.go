@@ -22,8 +22,8 @@ func TestATerminalShowsOneLineThatIsRedrawn(t *testing.T) {
 	b.Show(0.6, "dropped: nobody reads that fast")
 	c.at = c.at.Add(time.Second)
 	b.Done(1, "done")
-	require.Equal(t, "\rimporting [███████████████···············]  50 %  500 rows, 100/s"+
-		"\rimporting [██████████████████████████████] 100 %  done           \n", out.String())
+	require.Equal(t, "\rimporting [████████········]  50 %  500 rows, 100/s"+
+		"\rimporting [████████████████] 100 %  done           \n", out.String())
 	require.Equal(t, time.Second, b.Elapsed())
 }
 
