@@ -19,7 +19,7 @@ type CheckRequest struct {
 	Kind, Key string
 	// After begins behind this job; the check of everything that a page showed before.
 	After int64
-	// Page is how many jobs are read from one snapshot; 0 means DefaultCheckPage.
+	// Page is about how many jobs are read from one snapshot; 0 means DefaultCheckPage.
 	Page int
 	// Progress is told after every page, with the share of the jobs that is done; nil
 	// tells nobody.
@@ -119,7 +119,7 @@ func (c *checker) next(ctx context.Context, after int64) (last, newest int64, er
 // since when events and leases are kept.
 func (c *checker) read(ctx context.Context, doing string, do func(tx pgx.Tx, since time.Time) error) error {
 	return c.l.reading(ctx, doing, func(tx pgx.Tx) error {
-		for _, first := range []string{"check_begin", "hot"} { // a lock takes no snapshot
+		for _, first := range []string{"check_begin", "seek"} { // a lock takes no snapshot
 			if _, err := tx.Exec(ctx, stmt(first)); err != nil {
 				return fmt.Errorf("beginning: %w", err)
 			}
@@ -139,35 +139,44 @@ func (c *checker) read(ctx context.Context, doing string, do func(tx pgx.Tx, sin
 func (c *checker) keys(ctx context.Context) error {
 	var after [16]byte
 	for {
-		rows, err := c.l.pool.Query(ctx, stmt("check_keys"), after, c.page)
-		if err != nil {
-			return fmt.Errorf("checking the keys: %w", err)
-		}
-		n := 0
-		var d machine.Disagreement
-		var state, kind, key *string
-		_, err = pgx.ForEachRow(rows, []any{&after, &d.Job, &state, &kind, &key}, func() error {
-			n++
-			d.Rule, d.Kind, d.Key = machine.RuleKey, value(kind), value(key)
-			switch {
-			case kind == nil && state == nil:
-				d.Stored, d.Folded = "a key without a job", "a job, or a tombstone"
-			case kind != nil && state != nil:
-				d.Stored, d.Folded = "a tombstone that says "+*state, "no tombstone beside its job"
-			case kind != nil && job.KeyHash(d.Kind, d.Key) != after:
-				d.Stored, d.Folded = "another key that leads to this job", "one key a job"
-			default:
-				return nil
-			}
-			return c.tell(d)
-		})
-		if err != nil {
-			return fmt.Errorf("checking the keys: %w", err)
+		var n int
+		if err := c.read(ctx, "checking the keys", func(tx pgx.Tx, _ time.Time) (err error) {
+			n, err = c.keyPage(ctx, tx, &after)
+			return err
+		}); err != nil {
+			return err
 		}
 		if c.done.Keys += n; n < c.page {
 			return nil
 		}
 	}
+}
+
+// keyPage checks the page of keys behind a hash, moves that, and returns how many
+// there were.
+func (c *checker) keyPage(ctx context.Context, tx pgx.Tx, after *[16]byte) (n int, err error) {
+	rows, err := tx.Query(ctx, stmt("check_keys"), *after, c.page)
+	if err != nil {
+		return 0, err
+	}
+	d := machine.Disagreement{Rule: machine.RuleKey}
+	var state, kind, key *string
+	_, err = pgx.ForEachRow(rows, []any{after, &d.Job, &state, &kind, &key}, func() error {
+		n++
+		d.Kind, d.Key = value(kind), value(key)
+		switch {
+		case kind == nil && state == nil:
+			d.Stored, d.Folded = "a key without a job", "a job, or a tombstone"
+		case kind != nil && state != nil:
+			d.Stored, d.Folded = "a tombstone that says "+*state, "no tombstone beside its job"
+		case kind != nil && job.KeyHash(d.Kind, d.Key) != *after:
+			d.Stored, d.Folded = "another key that leads to this job", "one key a job"
+		default:
+			return nil
+		}
+		return c.tell(d)
+	})
+	return n, err
 }
 
 // outbox looks for what is ready and announced by nothing, of one job or of all.

@@ -4,10 +4,10 @@
 LOCK TABLE duly.event, duly.lease IN ACCESS SHARE MODE
 
 -- name: check_page
--- $1 jobs behind this id, $2 how many: the last job of the next page, null behind the
+-- $1 jobs behind this id, $2 how many rows: the last job of the next page, null behind the
 -- last of all, and the last of all. Walks the primary key; no locks.
 SELECT max(id), coalesce((SELECT max(id) FROM duly.job), 0)
-FROM (SELECT DISTINCT j.id FROM duly.job j WHERE j.id > $1 ORDER BY j.id LIMIT $2) page
+FROM (SELECT j.id FROM duly.job j WHERE j.id > $1 ORDER BY j.id FETCH FIRST ($2) ROWS WITH TIES) page
 
 -- name: check_since
 -- The first day of which events and leases are all kept; null while all are. No locks.
@@ -42,15 +42,18 @@ WITH own AS MATERIALIZED (
     SELECT id, worker, leased_at AS since, leased_at AS until, NULL::bigint AS fence FROM own WHERE leased_at IS NOT NULL
     UNION ALL
     SELECT o.id, e.worker, o.created_at, e.at, e.fence
-    FROM own o JOIN duly.event e ON e.job = o.id
-    WHERE e.generation = o.generation AND e.from_state = 'leased' AND NOT e.late AND e.worker IS NOT NULL
-      AND (e.fence <> o.fence OR o.leased_at IS NULL)
+    FROM own o CROSS JOIN LATERAL (
+        SELECT e.worker, e.at, e.fence FROM duly.event e
+        WHERE e.job = o.id AND e.generation = o.generation AND e.from_state = 'leased' AND NOT e.late AND e.worker IS NOT NULL
+          AND (e.fence <> o.fence OR o.leased_at IS NULL)
+        OFFSET 0 -- by job, whatever the planner believes about the size of a partition
+    ) e
 )
 SELECT DISTINCT ON (k.id, l.fence) k.id, l.generation, l.fence, l.attempt, l.at, l.ends_at, k.worker, l.policy_hash
 FROM known k CROSS JOIN LATERAL (
-    SELECT l.at, l.ends_at, l.policy_hash, n.generation, n.fence, n.attempt
-    FROM duly.lease l CROSS JOIN LATERAL unnest(l.jobs, l.generations, l.fences, l.attempts) AS n (job, generation, fence, attempt)
-    WHERE l.worker = k.worker AND l.at BETWEEN k.since AND k.until AND n.job = k.id AND n.fence = coalesce(k.fence, n.fence)
+    SELECT l.at, l.ends_at, l.policy_hash, l.generations[p.n] AS generation, l.fences[p.n] AS fence, l.attempts[p.n] AS attempt
+    FROM duly.lease l CROSS JOIN LATERAL (VALUES (array_position(l.jobs, k.id))) AS p (n)
+    WHERE l.worker = k.worker AND l.at BETWEEN k.since AND k.until AND p.n IS NOT NULL AND l.fences[p.n] = coalesce(k.fence, l.fences[p.n])
     ORDER BY l.at DESC LIMIT 1
 ) l
 ORDER BY k.id, l.fence
@@ -84,7 +87,7 @@ SELECT hash, job FROM duly.job_key WHERE hash = ANY ($1::uuid[])
 -- Walks the primary key, then those of the jobs; no locks.
 SELECT k.hash, k.job, k.state, n.name, j.key
 FROM (SELECT hash, job, state FROM duly.job_key WHERE hash > $1 ORDER BY hash LIMIT $2) k
-     LEFT JOIN duly.job j ON j.id = k.job AND j.generation = 1
+     LEFT JOIN LATERAL (SELECT j.kind, j.key FROM duly.job j WHERE j.id = k.job AND j.generation = 1 LIMIT 1) j ON true
      LEFT JOIN duly.kind n ON n.id = j.kind
 ORDER BY k.hash
 

@@ -95,7 +95,7 @@ func (t *transition) append(from job.State, why string) {
 		Name: t.ev.Name, From: from, To: t.row.State,
 		Attempt: t.row.Attempt, Fence: t.fence(), Emission: t.row.Emission,
 		Outcome: res.Outcome, Class: res.Class, Code: res.Code, Receipt: res.Receipt,
-		WakeAt: t.row.WakeAt, Why: why, Detail: t.detail(), Worker: t.ev.Worker, Actor: t.ev.Actor,
+		WakeAt: t.row.WakeAt, Why: why, Detail: t.detail(), Worker: t.worker(), Actor: t.ev.Actor,
 	}
 }
 
@@ -134,6 +134,15 @@ func (t *transition) fence() int64 {
 		return t.ev.Fence
 	}
 	return t.row.Fence
+}
+
+// worker is whose lease the event speaks of, which is how that is found: a process
+// that registered anew reports what it had leased under its old id.
+func (t *transition) worker() string {
+	if t.ev.Worker != "" && t.mine() {
+		return t.row.Worker
+	}
+	return t.ev.Worker
 }
 
 func (t *transition) detail() string {
