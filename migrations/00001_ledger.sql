@@ -211,7 +211,7 @@ CREATE INDEX outbox_cursor ON duly.outbox (topic, xid, id);
 DO $$
 BEGIN
     FOR i IN 0..11 LOOP
-        EXECUTE format('CREATE TABLE duly.outbox_%s PARTITION OF duly.outbox FOR VALUES IN (%s)', i, i);
+        EXECUTE format('CREATE TABLE duly.outbox_%s PARTITION OF duly.outbox FOR VALUES IN (%s) WITH (toast_tuple_target = 8160)', i, i);
     END LOOP;
 END $$;
 -- +goose StatementEnd

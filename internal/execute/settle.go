@@ -21,8 +21,9 @@ type Settler interface {
 	Settle(ctx context.Context, w machine.Worker, reports []machine.Report) ([]machine.Settled, error)
 }
 
-// maxBatch is the most that one call of the ledger leases or settles.
-const maxBatch = 1000
+// maxBatch is the most that one call of the ledger leases or settles. More of them in a
+// call cost the ledger as much each, and let all wait for the last.
+const maxBatch = 400
 
 // ending is the end of an attempt on its way into the ledger.
 type ending struct {

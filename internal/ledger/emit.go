@@ -9,9 +9,9 @@ import (
 	"duly.dev/duly/internal/machine"
 )
 
-// maxOutboxRefs bounds the references of one outbox row; the dispatcher packs and
-// splits rows for the bus as the lane asks.
-const maxOutboxRefs = 500
+// maxOutboxRefs bounds the references of one outbox row, so that it stays on its page
+// uncompressed; the dispatcher packs and splits rows for the bus as the lane asks.
+const maxOutboxRefs = 400
 
 // queueEmissions writes immediate work as one row a kind, everything else as one
 // row an emission.

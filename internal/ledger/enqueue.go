@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +37,8 @@ type Enqueued struct {
 const maxTrace = 55
 
 // EnqueueBatch is the most requests that one statement takes; larger calls are split.
-const EnqueueBatch = 500
+// The references of one statement fit into one outbox row, on one page, uncompressed.
+const EnqueueBatch = maxOutboxRefs
 
 // Enqueue accepts requests in the caller's transaction and returns one Enqueued a
 // request, in their order. Requests must have passed job.Spec.Validate; what only
@@ -44,8 +46,9 @@ const EnqueueBatch = 500
 // refused here, and costs the neighbours nothing. The error is the transaction's.
 func (l *Ledger) Enqueue(ctx context.Context, tx Batcher, specs []job.Spec) ([]Enqueued, error) {
 	all := make([]Enqueued, len(specs))
-	order := make([]request, 0, len(specs))
-	for i, s := range specs {
+	order := make([]*request, 0, len(specs))
+	for i := range specs {
+		s := &specs[i]
 		kind, err := l.kindID(ctx, s.Kind)
 		var refusal *job.Refusal
 		switch {
@@ -54,10 +57,10 @@ func (l *Ledger) Enqueue(ctx context.Context, tx Batcher, specs []job.Spec) ([]E
 		case err != nil:
 			return nil, fmt.Errorf("enqueueing %d jobs: %w", len(specs), err)
 		default:
-			order = append(order, request{Spec: s, at: i, kindID: kind, hash: job.KeyHash(s.Kind, s.Key), body: s.BodyHash()})
+			order = append(order, &request{Spec: s, at: i, kindID: kind, hash: job.KeyHash(s.Kind, s.Key), body: s.BodyHash()})
 		}
 	}
-	slices.SortStableFunc(order, func(a, b request) int { return bytes.Compare(a.hash[:], b.hash[:]) })
+	slices.SortFunc(order, func(a, b *request) int { return cmp.Or(bytes.Compare(a.hash[:], b.hash[:]), cmp.Compare(a.at, b.at)) })
 	for part := range slices.Chunk(order, EnqueueBatch) {
 		if err := l.enqueue(ctx, tx, part, all); err != nil {
 			return nil, fmt.Errorf("enqueueing %d jobs: %w", len(specs), err)
@@ -68,7 +71,7 @@ func (l *Ledger) Enqueue(ctx context.Context, tx Batcher, specs []job.Spec) ([]E
 
 // request is a spec on its way into the ledger; at is its place in the call.
 type request struct {
-	job.Spec
+	*job.Spec
 	at         int
 	kindID     int16
 	hash, body job.Hash
@@ -76,7 +79,7 @@ type request struct {
 	late bool
 }
 
-func (l *Ledger) enqueue(ctx context.Context, tx Batcher, part []request, all []Enqueued) error {
+func (l *Ledger) enqueue(ctx context.Context, tx Batcher, part []*request, all []Enqueued) error {
 	batch := &pgx.Batch{}
 	batch.Queue(stmt("durable"))
 	l.queueEnqueue(batch, part)
@@ -88,7 +91,7 @@ func (l *Ledger) enqueue(ctx context.Context, tx Batcher, part []request, all []
 	if err != nil {
 		return errors.Join(err, results.Close())
 	}
-	var rest []request
+	var rest []*request
 	var (
 		n    int32
 		id   int64
@@ -111,7 +114,7 @@ func (l *Ledger) enqueue(ctx context.Context, tx Batcher, part []request, all []
 	return l.answerRest(ctx, tx, rest, all)
 }
 
-func (l *Ledger) queueEnqueue(batch *pgx.Batch, part []request) {
+func (l *Ledger) queueEnqueue(batch *pgx.Batch, part []*request) {
 	n := len(part)
 	var (
 		hashes, bodies                                         = make([][16]byte, n), make([][16]byte, n)
@@ -139,7 +142,7 @@ func (l *Ledger) queueEnqueue(batch *pgx.Batch, part []request) {
 // answerRest answers requests whose key is taken or that are late. The same body is
 // the same request, however late it is repeated; another one is a conflict; what is
 // late and new is refused.
-func (l *Ledger) answerRest(ctx context.Context, tx Batcher, rest []request, all []Enqueued) error {
+func (l *Ledger) answerRest(ctx context.Context, tx Batcher, rest []*request, all []Enqueued) error {
 	if len(rest) == 0 {
 		return nil
 	}
@@ -171,7 +174,7 @@ func (l *Ledger) answerRest(ctx context.Context, tx Batcher, rest []request, all
 		h, ok := byHash[r.hash]
 		switch {
 		case !ok && r.late:
-			all[r.at].Refused = refuseLate(r.Spec)
+			all[r.at].Refused = refuseLate(*r.Spec)
 		case !ok:
 			return fmt.Errorf("the key of %s/%s is taken, but by nothing that this transaction sees: repeat it", r.Kind, r.Key)
 		case h.Body != r.body:

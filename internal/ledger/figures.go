@@ -11,7 +11,7 @@ import (
 )
 
 // figureLeases bounds the lease rows that Figures looks at.
-const figureLeases = 100
+const figureLeases = 20
 
 // Figures measures the ledger as a whole, with counts that go no further than most. It
 // reads small tables and the ends of indexes; its cost does not grow with the ledger.

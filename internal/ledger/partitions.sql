@@ -16,8 +16,9 @@ SELECT count(*) FROM (SELECT FROM duly.parent_default WHERE at >= $1 AND at < $2
 LOCK TABLE duly.parent_default IN ACCESS EXCLUSIVE MODE
 
 -- name: partition_make
--- Stands for one table and one of its partitions, whose name replaces duly.partition.
-CREATE TABLE duly.partition (LIKE duly.parent INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE)
+-- Stands for one table and one of its partitions, whose name replaces duly.partition. A
+-- row of a whole batch stays on its page, uncompressed.
+CREATE TABLE duly.partition (LIKE duly.parent INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE) WITH (toast_tuple_target = 8160)
 
 -- name: partition_move
 -- $1 begin, $2 end. Stands for one table and one partition. Moves the rows of the time
