@@ -30,14 +30,21 @@ type generation struct {
 }
 
 const selectGenerations = `
+WITH leases AS (
+    SELECT u.job, u.generation, count(*) AS n
+    FROM duly.lease l, unnest(l.jobs, l.generations) u (job, generation) GROUP BY u.job, u.generation
+), events AS (
+    SELECT job, generation,
+           count(*) FILTER (WHERE name = 'handed_back' AND from_state = 'leased' AND NOT late) AS handed_back,
+           count(*) FILTER (WHERE to_state = 'delivered' AND from_state <> 'delivered') AS delivered
+    FROM duly.event GROUP BY job, generation
+)
 SELECT j.id, k.name, j.key, j.generation, j.successor IS NULL, j.state, j.attempt, j.receipt IS NOT NULL,
-       (SELECT count(*) FROM duly.lease l, unnest(l.jobs, l.generations) u (job, generation)
-        WHERE u.job = j.id AND u.generation = j.generation),
-       (SELECT count(*) FROM duly.event e
-        WHERE e.job = j.id AND e.generation = j.generation AND e.name = 'handed_back' AND e.from_state = 'leased' AND NOT e.late),
-       (SELECT count(*) FROM duly.event e
-        WHERE e.job = j.id AND e.generation = j.generation AND e.to_state = 'delivered' AND e.from_state <> 'delivered')
-FROM duly.job j JOIN duly.kind k ON k.id = j.kind ORDER BY j.id, j.generation`
+       coalesce(l.n, 0), coalesce(e.handed_back, 0), coalesce(e.delivered, 0)
+FROM duly.job j JOIN duly.kind k ON k.id = j.kind
+     LEFT JOIN leases l ON l.job = j.id AND l.generation = j.generation
+     LEFT JOIN events e ON e.job = j.id AND e.generation = j.generation
+ORDER BY j.id, j.generation`
 
 // generations reads every generation.
 func (r *rig) generations() []generation {

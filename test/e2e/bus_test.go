@@ -3,7 +3,7 @@ package e2e_test
 import (
 	"os"
 	"path/filepath"
-	"strings"
+	"strconv"
 	"testing"
 	"time"
 
@@ -140,20 +140,20 @@ func TestKilledDispatchersTopicsAreTakenOver(t *testing.T) {
 			select {
 			case <-stop:
 				return
-			case <-time.After(5 * time.Millisecond):
+			case <-time.After(20 * time.Millisecond):
 			}
-			name := strings.Repeat("x", n%7) + time.Duration(n).String()
-			if err := r.tryEnqueue(t.Context(), append(r.jobs(plain, "p"+name, 10), r.jobs(deduped, "d"+name, 10)...)...); err != nil {
+			name := strconv.Itoa(n)
+			if err := r.tryEnqueue(t.Context(), append(r.jobs(plain, "p"+name, 3), r.jobs(deduped, "d"+name, 3)...)...); err != nil {
 				t.Error(err)
 				return
 			}
 		}
 	}()
-	r.await("jobs flow", func() bool { return r.web.total() > 200 })
+	r.await("jobs flow", func() bool { return r.web.total() > 100 })
 	first.kill()
 	killed := r.web.total()
 	second.says("relaying the topic from now on")
-	r.await("jobs flow again", func() bool { return r.web.total() > killed+200 })
+	r.await("jobs flow again", func() bool { return r.web.total() > killed+100 })
 	close(stop)
 	<-produced
 	states := r.account()
