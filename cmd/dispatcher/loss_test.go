@@ -71,6 +71,7 @@ func TestC70PurgedAndDeletedStreamsLoseNoJob(t *testing.T) {
 			require.NoError(t, err)
 		})
 	}
+	ledgertest.Agrees(t, pool)
 }
 
 // relayed waits until the outbox is empty.

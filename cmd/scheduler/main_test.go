@@ -133,6 +133,7 @@ func TestSchedulersMakeReadyWhatIsDueAndEndWhatDiedOnce(t *testing.T) {
 		eventually(t, "it is ready", func() bool { return status(t, "http://"+address[1]+"/readyz") == http.StatusOK })
 		require.Zero(t, exit(), output[i].String())
 	}
+	ledgertest.Agrees(t, pool)
 }
 
 func status(t *testing.T, url string) int {

@@ -77,6 +77,7 @@ func install(t *testing.T) *installation {
 		stop()
 		require.ErrorIs(t, <-ended, context.Canceled)
 		require.NoError(t, b.Close())
+		ledgertest.Agrees(t, pool)
 	})
 	return &installation{
 		worker: worker.Config{DatabaseURL: url, BusURL: nats.URL(), File: file, Log: slog.New(slog.DiscardHandler)},
