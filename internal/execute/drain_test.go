@@ -22,7 +22,7 @@ func requireGone(t *testing.T, r *rig) {
 	}
 }
 
-func TestShutdownWaitsForWhatRuns(t *testing.T) { // G14
+func TestG14ShutdownWaitsForWhatRuns(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) { r.performer.do = r.hold }, func(t *testing.T, r *rig) {
 		r.put("a", "b")
@@ -41,7 +41,7 @@ func TestShutdownWaitsForWhatRuns(t *testing.T) { // G14
 	})
 }
 
-func TestShutdownHandsBackWhatDidNotBeginUncounted(t *testing.T) { // G14, C38
+func TestG14ShutdownHandsBackWhatDidNotBeginUncounted(t *testing.T) { // G14, C38
 	t.Parallel()
 	inBubble(t, func(r *rig) {
 		close(r.open)
@@ -60,7 +60,7 @@ func TestShutdownHandsBackWhatDidNotBeginUncounted(t *testing.T) { // G14, C38
 	})
 }
 
-func TestShutdownGivesBackWhatIsNotLeased(t *testing.T) { // G14
+func TestG14ShutdownGivesBackWhatIsNotLeased(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {
 		r.books.onLease = func(int, machine.LeaseRequest) fault { return fault{fail: errDown} }
@@ -140,7 +140,7 @@ func TestShutdownWithoutALedgerSaysWhatIsLeft(t *testing.T) {
 	})
 }
 
-func TestShutdownOutlivesABrokenConnection(t *testing.T) { // G14
+func TestG14ShutdownOutlivesABrokenConnection(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {
 		broken := true

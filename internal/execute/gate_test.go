@@ -21,7 +21,7 @@ func afterwards(d time.Duration, r *rig) func(context.Context, channel.Effect) j
 	}
 }
 
-func TestPausedWorkerCannotBeginPastItsLease(t *testing.T) { // G1, G5
+func TestG1PausedWorkerCannotBeginPastItsLease(t *testing.T) { // G1, G5
 	t.Parallel()
 	inBubble(t, func(r *rig) {
 		close(r.open)
@@ -99,7 +99,7 @@ func TestClockThatIsSlewedIsNoSuspension(t *testing.T) {
 	}, ahead.adjust)
 }
 
-func TestNoEffectBeginsAfterTheDeadline(t *testing.T) { // G7
+func TestG7NoEffectBeginsAfterTheDeadline(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {
 		close(r.open)
@@ -118,7 +118,7 @@ func TestNoEffectBeginsAfterTheDeadline(t *testing.T) { // G7
 	})
 }
 
-func TestNoRepeatBeginsOutsideTheWindow(t *testing.T) { // G8
+func TestG8NoRepeatBeginsOutsideTheWindow(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {
 		close(r.open)

@@ -12,7 +12,7 @@ import (
 	"duly.dev/duly/pkg/job"
 )
 
-func TestWorkerThatWasEndedDropsEverythingAndRegistersAnew(t *testing.T) { // G5
+func TestG5WorkerThatWasEndedDropsEverythingAndRegistersAnew(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {
 		close(r.open)
@@ -42,7 +42,7 @@ func TestLeaseUnderAnEndedRowRegistersAnewAtOnce(t *testing.T) {
 	})
 }
 
-func TestSuccessOfAnEndedWorkerIsReported(t *testing.T) { // G5
+func TestG5SuccessOfAnEndedWorkerIsReported(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) { r.performer.do = r.hold }, func(t *testing.T, r *rig) {
 		r.put("a")
@@ -108,7 +108,7 @@ func TestLeaseCountsFromWhenTheRenewalWasSent(t *testing.T) {
 	})
 }
 
-func TestGoHandlerOutlastsItsLeaseOnRenewals(t *testing.T) {
+func TestC40GoHandlerOutlastsItsLeaseOnRenewals(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {
 		r.kind.Handler = true
@@ -124,7 +124,7 @@ func TestGoHandlerOutlastsItsLeaseOnRenewals(t *testing.T) {
 	})
 }
 
-func TestGoHandlersContextEndsBeforeItsLease(t *testing.T) { // G1
+func TestG1GoHandlersContextEndsBeforeItsLease(t *testing.T) {
 	t.Parallel()
 	var over time.Time
 	inBubble(t, func(r *rig) {
@@ -164,7 +164,7 @@ func TestSuspensionEndsGoHandlers(t *testing.T) {
 	}, ahead.adjust)
 }
 
-func TestAttemptThatDoesNotReturnIsReportedAndItsLateSuccessToo(t *testing.T) { // C41
+func TestC41AttemptThatDoesNotReturnIsReportedAndItsLateSuccessToo(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {
 		r.performer.do = func(_ context.Context, e channel.Effect) job.Result {

@@ -10,7 +10,7 @@ import (
 	"duly.dev/duly/pkg/job"
 )
 
-func TestEffectIsPerformedOnceAndAcknowledgedAfterItsCommit(t *testing.T) { // G3
+func TestG3EffectIsPerformedOnceAndAcknowledgedAfterItsCommit(t *testing.T) {
 	t.Parallel()
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.put("a", "b", "c")
@@ -25,7 +25,7 @@ func TestEffectIsPerformedOnceAndAcknowledgedAfterItsCommit(t *testing.T) { // G
 	})
 }
 
-func TestNothingIsAcknowledgedBeforeTheCommit(t *testing.T) { // G3
+func TestG3NothingIsAcknowledgedBeforeTheCommit(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {
 		r.books.onSettle = func(int, []machine.Report) fault { return fault{wait: r.open} }
@@ -42,7 +42,7 @@ func TestNothingIsAcknowledgedBeforeTheCommit(t *testing.T) { // G3
 	})
 }
 
-func TestLeasePrecedesTheEffect(t *testing.T) { // G4
+func TestG4LeasePrecedesTheEffect(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {
 		r.books.onLease = func(int, machine.LeaseRequest) fault { return fault{wait: r.open} }
@@ -114,7 +114,7 @@ func TestReferencesBeyondTheSlotsAreHeldUncounted(t *testing.T) {
 	})
 }
 
-func TestUnknownKindIsHeldEverLonger(t *testing.T) { // C65
+func TestC65UnknownKindIsHeldEverLonger(t *testing.T) {
 	t.Parallel()
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		newer := r.kind.Kind
@@ -153,7 +153,7 @@ func TestUnknownKindsThatComeTogetherAreHeldAlike(t *testing.T) {
 	})
 }
 
-func TestStaleReferencesAreDroppedAndAcknowledged(t *testing.T) { // G6
+func TestG6StaleReferencesAreDroppedAndAcknowledged(t *testing.T) {
 	t.Parallel()
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		old := r.put("a")[0]
@@ -228,7 +228,7 @@ func TestRetryThatIsEarlierIsLeftToItsSchedule(t *testing.T) {
 	})
 }
 
-func TestLedgerOutageCostsNoAttempt(t *testing.T) { // C34
+func TestC34LedgerOutageCostsNoAttempt(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) { r.options.Slots = 100 }, func(t *testing.T, r *rig) {
 		down := time.Now().Add(800 * time.Millisecond)
@@ -257,7 +257,7 @@ func TestLedgerOutageCostsNoAttempt(t *testing.T) { // C34
 	})
 }
 
-func TestLeaseWhoseReplyWasLostIsReadBack(t *testing.T) { // C66: the commit happened
+func TestC66LeaseWhoseReplyWasLostIsReadBack(t *testing.T) { // C66: the commit happened
 	t.Parallel()
 	inBubble(t, func(r *rig) {
 		r.books.onLease = func(n int, _ machine.LeaseRequest) fault {
@@ -276,7 +276,7 @@ func TestLeaseWhoseReplyWasLostIsReadBack(t *testing.T) { // C66: the commit hap
 	})
 }
 
-func TestLeaseThatWasNotCommittedIsTakenAgain(t *testing.T) { // C66: the commit did not happen
+func TestC66LeaseThatWasNotCommittedIsTakenAgain(t *testing.T) { // C66: the commit did not happen
 	t.Parallel()
 	inBubble(t, func(r *rig) {
 		r.books.onLease = func(n int, _ machine.LeaseRequest) fault {
@@ -339,7 +339,7 @@ func TestLeaseThatIsCommittedAfterTheReadBackIsHandedBack(t *testing.T) {
 	})
 }
 
-func TestReadBackNeverRunsWhatRunsAlready(t *testing.T) { // G1
+func TestG1ReadBackNeverRunsWhatRunsAlready(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {
 		r.copies = true
@@ -364,7 +364,7 @@ func TestReadBackNeverRunsWhatRunsAlready(t *testing.T) { // G1
 	})
 }
 
-func TestReadBackNeverRunsWhatIsBeingHandedBack(t *testing.T) { // G1
+func TestG1ReadBackNeverRunsWhatIsBeingHandedBack(t *testing.T) {
 	t.Parallel()
 	s := newSession(machine.Worker{ID: "w", LeaseTime: defaultLeaseTime}, time.Now, time.Now(), time.Now())
 	id := machine.Attempt{Job: 1, Generation: 1, Fence: 3}

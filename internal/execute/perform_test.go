@@ -26,7 +26,7 @@ func (r *rig) reported() job.Result {
 	return r.books.settles[0][0].Result
 }
 
-func TestPanicIsUnknownAndShowsNoContents(t *testing.T) { // G8, G13
+func TestG8PanicIsUnknownAndShowsNoContents(t *testing.T) { // G8, G13
 	t.Parallel()
 	for name, c := range map[string]struct {
 		panics func()
@@ -83,7 +83,7 @@ func TestHandlerThatEndsItsGoroutineIsUnknown(t *testing.T) {
 	})
 }
 
-func TestResultsAreNoMoreCertainThanTheirChannelCanBe(t *testing.T) { // G8
+func TestG8ResultsAreNoMoreCertainThanTheirChannelCanBe(t *testing.T) {
 	t.Parallel()
 	receipt := &job.Receipt{ID: "7"}
 	nonsense := job.CodeUnexpectedAnswer

@@ -14,7 +14,7 @@ import (
 	"duly.dev/duly/pkg/job"
 )
 
-func TestResultWhoseReplyWasLostIsSentAgainAndCountsOnce(t *testing.T) { // C66
+func TestC66ResultWhoseReplyWasLostIsSentAgainAndCountsOnce(t *testing.T) {
 	t.Parallel()
 	for name, done := range map[string]bool{"the commit happened": true, "the commit did not happen": false} {
 		t.Run(name, func(t *testing.T) {

@@ -54,7 +54,7 @@ func TestCancelIsPartOfTheCallersTransaction(t *testing.T) {
 	require.Zero(t, c.count(`SELECT count(*)::int FROM duly.event WHERE job = $1`, ref.Job))
 }
 
-func TestTheRowItselfExcludesLeaseAndCancel(t *testing.T) {
+func TestG1TheRowItselfExcludesLeaseAndCancel(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t)
 	refs := c.enqueue("race", 60)

@@ -68,7 +68,7 @@ func TestWorkerIsEndedOnlyAtTheHeartbeatThatWasSeen(t *testing.T) {
 }
 
 // G5, C38: what a dead worker held ends as unknown, at once; what it had finished stays.
-func TestLeasesOfADeadWorkerEndAsUnknown(t *testing.T) {
+func TestC38LeasesOfADeadWorkerEndAsUnknown(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t)
 	refs := c.enqueue("held", 7)

@@ -47,7 +47,7 @@ func TestG7WhatWaitsIsEndedAtItsDeadline(t *testing.T) {
 	require.Equal(t, job.Quarantined, c.settle(held, job.NotDone(job.ClassTransient, job.CodeUnreachable, "x")).State)
 }
 
-func TestWhatExpiresInDoubtIsUnknown(t *testing.T) {
+func TestG8WhatExpiresInDoubtIsUnknown(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t, func(k *machine.Kind) { k.Promises.Window = time.Hour })
 	ref := c.enqueue("doubt", 1)[0]

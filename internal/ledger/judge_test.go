@@ -110,7 +110,7 @@ func TestC70WhatTheBusLostIsAnnouncedAnew(t *testing.T) {
 	require.Len(t, b.lease(again...), 6)
 }
 
-func TestWholeBusLostLosesNoJob(t *testing.T) {
+func TestG2WholeBusLostLosesNoJob(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.claim(lane)

@@ -59,7 +59,7 @@ func (c *crew) settle(g machine.Grant, r job.Result) machine.Settled {
 func report(g machine.Grant, r job.Result) machine.Report {
 	return machine.Report{
 		Attempt: machine.Attempt{Job: g.Row.Job, Generation: g.Row.Generation, Fence: g.Row.Fence},
-		Kind:    g.Row.Kind.Name, Result: r, Row: g.Row, Classifier: "test-1",
+		Result:  r, Row: g.Row, Classifier: "test-1",
 	}
 }
 
@@ -201,7 +201,7 @@ func TestG7NothingIsLeasedAfterItsDeadline(t *testing.T) {
 	require.Equal(t, 1, c.count(`SELECT count(*)::int FROM duly.outbox WHERE topic = '.dead' AND jobs = ARRAY[$1::bigint]`, ref.Job))
 }
 
-func TestDoubtfulRepeatIsDecidedByItsWindow(t *testing.T) {
+func TestG8DoubtfulRepeatIsDecidedByItsWindow(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t, func(k *machine.Kind) { k.Promises.Window = time.Hour })
 	ref := c.enqueue("window", 1)[0]

@@ -42,7 +42,7 @@ func TestLeaseEndsOnceItsLimitAndLeaseTimeAreOver(t *testing.T) {
 	require.Equal(t, job.Delivered, late.State, "what it reports late is the best news")
 }
 
-func TestOverrunLeasesAreEndedPageByPageByWhoeverComes(t *testing.T) {
+func TestC41OverrunLeasesAreEndedPageByPageByWhoeverComes(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t)
 	refs := c.enqueue("pages", 60)

@@ -21,7 +21,7 @@ const judgement = 4 * time.Minute
 
 // G2, C70: the bus forgets everything that it had acknowledged. The ledger notices, and
 // announces what was lost, and only that.
-func TestLossOfTheBusLosesNothing(t *testing.T) {
+func TestG2LossOfTheBusLosesNothing(t *testing.T) {
 	t.Parallel()
 	store := t.TempDir()
 	server, err := devstack.StartNATS(devstack.NATSOptions{StoreDir: store})
@@ -90,7 +90,7 @@ func (r *rig) streamOf(lane string) string { return r.config.Prefix + "_work_" +
 
 // C71: a stream that would drop unacknowledged work is refused at the start, by the name
 // of the setting.
-func TestUnsafeStreamIsRefused(t *testing.T) {
+func TestC71UnsafeStreamIsRefused(t *testing.T) {
 	t.Parallel()
 	for setting, change := range map[string]func(*jetstream.StreamConfig){
 		"max_msgs":  func(c *jetstream.StreamConfig) { c.MaxMsgs = 10 },
@@ -126,7 +126,7 @@ func TestUnsafeStreamIsRefused(t *testing.T) {
 }
 
 // C48: what a killed dispatcher was relaying is taken over within seconds.
-func TestKilledDispatchersTopicsAreTakenOver(t *testing.T) {
+func TestC48KilledDispatchersTopicsAreTakenOver(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, calm, servers{})
 	r.start(scheduler, worker)

@@ -15,7 +15,7 @@ import (
 
 // G1: cancel and lease exclude each other by the job's row: what is cancelled was never
 // sent, however close the race.
-func TestNothingIsCancelledAndSent(t *testing.T) {
+func TestG1NothingIsCancelledAndSent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, calm, servers{})
 	r.web.plans(func(v *visit) {

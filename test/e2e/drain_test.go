@@ -13,7 +13,7 @@ import (
 
 // G14, C65: a deploy lets what runs end, hands back the rest, burns no attempt and makes
 // nothing unknown.
-func TestShutdownIsFree(t *testing.T) {
+func TestG14ShutdownIsFree(t *testing.T) {
 	t.Parallel()
 	s := calm
 	s.Slots, s.Sessions = 24, 1
@@ -46,7 +46,7 @@ func TestShutdownIsFree(t *testing.T) {
 
 // G14, C38: what is leased and has not begun when it does not fit into the drain any more
 // is handed back, uncounted, and another worker has it at once.
-func TestShutdownHandsBackWhatDidNotBegin(t *testing.T) {
+func TestG14ShutdownHandsBackWhatDidNotBegin(t *testing.T) {
 	t.Parallel()
 	s := calm
 	s.Limit, s.Drain = "20s", "22s"
@@ -76,7 +76,7 @@ func TestShutdownHandsBackWhatDidNotBegin(t *testing.T) {
 }
 
 // C65: started in exec form, as images start it, every program hears SIGTERM and stops.
-func TestProgramsStartedInExecFormHearSIGTERM(t *testing.T) {
+func TestC65ProgramsStartedInExecFormHearSIGTERM(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, calm, servers{})
 	for _, name := range []string{scheduler, dispatcher, worker} {

@@ -28,7 +28,7 @@ var misbehaviours = map[string]func(*visit){
 
 // G1, G8, C43, C59: a receiver acts and does not say so. Where it dedupes, the request
 // comes again, within the window, and is delivered; where it does not, it never does.
-func TestWhatMayHaveHappenedIsNeverTakenForNotSent(t *testing.T) {
+func TestG8WhatMayHaveHappenedIsNeverTakenForNotSent(t *testing.T) {
 	t.Parallel()
 	s := calm
 	s.Limit = "1s"
@@ -67,7 +67,7 @@ func TestWhatMayHaveHappenedIsNeverTakenForNotSent(t *testing.T) {
 
 // C62: a mail server that closes after the final dot leaves a doubt; one that refuses
 // for now has not taken the mail.
-func TestMailAfterTheFinalDot(t *testing.T) {
+func TestC62MailAfterTheFinalDot(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, calm, servers{})
 	closing, busy := generation{Kind: mailed, Key: "closing", Generation: 1}.effectKey(), generation{Kind: mailed, Key: "busy", Generation: 1}.effectKey()
@@ -91,7 +91,7 @@ func TestMailAfterTheFinalDot(t *testing.T) {
 }
 
 // G7: what could not begin by its deadline is not sent after it.
-func TestNothingBeginsAfterItsDeadline(t *testing.T) {
+func TestG7NothingBeginsAfterItsDeadline(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, calm, servers{})
 	r.start(scheduler, dispatcher)

@@ -12,7 +12,7 @@ import (
 
 // G1, G2, C15, C37: two of each process share the work; one of each is killed in the
 // middle, and the others go on.
-func TestFleetOutlivesOneOfEach(t *testing.T) {
+func TestG2FleetOutlivesOneOfEach(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, quick, servers{})
 	r.remindSoon(2 * time.Second)

@@ -28,7 +28,7 @@ func actAndWait(g *gate) func(*visit) {
 
 // G1, G8, C38: a worker that is killed while receivers act leaves effects of which nobody
 // knows the end. They are repeated only where the receiver dedupes.
-func TestKilledWorkersEffectsAreRepeatedOnlyWhereTheReceiverDedupes(t *testing.T) {
+func TestG1KilledWorkersEffectsAreRepeatedOnlyWhereTheReceiverDedupes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, quick, servers{})
 	held := newGate()
@@ -61,7 +61,7 @@ func TestKilledWorkersEffectsAreRepeatedOnlyWhereTheReceiverDedupes(t *testing.T
 
 // G1, G2, G3: whenever a worker is killed, its jobs go on elsewhere, and nothing that
 // happened happens again.
-func TestWorkersMayBeKilledAtAnyMoment(t *testing.T) {
+func TestG2WorkersMayBeKilledAtAnyMoment(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, quick, servers{})
 	r.remindSoon(2 * time.Second)
@@ -89,7 +89,7 @@ func TestWorkersMayBeKilledAtAnyMoment(t *testing.T) {
 
 // G3, G6: a worker that is killed between its commit and the acknowledgement leaves
 // messages that come again. Their references are stale.
-func TestWhatIsRedeliveredAfterItsCommitDoesNothing(t *testing.T) {
+func TestG3WhatIsRedeliveredAfterItsCommitDoesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, calm, servers{})
 	r.remindSoon(2 * time.Second)
@@ -128,7 +128,7 @@ func counter(p *process, name string) (sum float64) {
 }
 
 // G4, G5: a worker that was stopped past its lease begins nothing when it goes on.
-func TestPausedWorkerBeginsNothingUnderADeadLease(t *testing.T) {
+func TestG4PausedWorkerBeginsNothingUnderADeadLease(t *testing.T) {
 	t.Parallel()
 	s := quick
 	s.Sessions = 1 // one mail at a time: the others are leased and have not begun
@@ -157,7 +157,7 @@ func TestPausedWorkerBeginsNothingUnderADeadLease(t *testing.T) {
 }
 
 // G5: what a worker reports after its lease has ended is evidence: a success settles.
-func TestLateSuccessIsEvidence(t *testing.T) {
+func TestG5LateSuccessIsEvidence(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, quick, servers{})
 	held := newGate()

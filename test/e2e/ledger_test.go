@@ -15,7 +15,7 @@ import (
 
 // G2, C34: PostgreSQL is shut down, crashes, and stays away for longer than a lease,
 // while jobs flow. Nothing is lost, no worker counts as dead, and no attempt is burned.
-func TestLedgerRestartsCostNothing(t *testing.T) {
+func TestC34LedgerRestartsCostNothing(t *testing.T) {
 	t.Parallel()
 	server := ledgertest.OwnServer(t)
 	s := settings{LeaseTime: "15s", Heartbeat: "1s", Limit: "13s", Drain: "30s", Slots: 60, Sessions: 4}
@@ -68,7 +68,7 @@ func TestLedgerRestartsCostNothing(t *testing.T) {
 
 // C66: the reply to a lease, or the request itself, is lost while the worker lives on. It
 // reads back what it holds and goes on; nothing is sent twice and no attempt is burned.
-func TestLeaseWhoseReplyIsLostIsReadBack(t *testing.T) {
+func TestC66LeaseWhoseReplyIsLostIsReadBack(t *testing.T) {
 	t.Parallel()
 	for name, what := range map[string]loss{"the reply": loseReply, "the request": loseRequest} {
 		t.Run(name+" is lost", func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestLeaseWhoseReplyIsLostIsReadBack(t *testing.T) {
 }
 
 // C66: the reply to a result is lost. It is sent again, and is the same result.
-func TestResultWhoseReplyIsLostIsSettledOnce(t *testing.T) {
+func TestC66ResultWhoseReplyIsLostIsSettledOnce(t *testing.T) {
 	t.Parallel()
 	for name, what := range map[string]loss{"the reply": loseReply, "the request": loseRequest} {
 		t.Run(name+" is lost", func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 
 // G13: receivers that repeat in their answers what they were sent do not make Duly write
 // it down: not in a log, a metric, a message on the bus, a notice or an event.
-func TestNothingConfidentialIsWrittenDown(t *testing.T) {
+func TestG13NothingConfidentialIsWrittenDown(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, calm, servers{})
 	r.web.plans(func(v *visit) {

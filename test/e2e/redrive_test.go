@@ -14,7 +14,7 @@ import (
 
 // G9: however often and concurrently a redrive is asked for, one recovery key makes one
 // generation, a second key none, and one effect happens.
-func TestRedriveIsDoneOnceHoweverOftenItIsAsked(t *testing.T) {
+func TestG9RedriveIsDoneOnceHoweverOftenItIsAsked(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, calm, servers{})
 	r.web.plans(func(v *visit) { v.answer(http.StatusNotAcceptable) })

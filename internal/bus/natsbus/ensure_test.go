@@ -24,9 +24,9 @@ func good() jetstream.StreamConfig {
 	}
 }
 
-// TestUnsafeStreams is C71: a stream that could drop or withhold work is refused, by the
+// TestC71UnsafeStreams: a stream that could drop or withhold work is refused, by the
 // name of its setting.
-func TestUnsafeStreams(t *testing.T) {
+func TestC71UnsafeStreams(t *testing.T) {
 	t.Parallel()
 	js := startServer(t, devstack.NATSOptions{})
 	admin := js.admin(t)
@@ -129,9 +129,9 @@ func TestAConsumerThatTakesWorkAwayIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "debug")
 }
 
-// TestAFullQuotaIsBackPressure is C71: what the broker has no room for is refused for now, not
+// TestC71AFullQuotaIsBackPressure: what the broker has no room for is refused for now, not
 // for good, and nothing that is stored is dropped.
-func TestAFullQuotaIsBackPressure(t *testing.T) {
+func TestC71AFullQuotaIsBackPressure(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, devstack.NATSOptions{MaxStore: 64 << 10})
 	b := connect(t, s, natsbus.Options{})

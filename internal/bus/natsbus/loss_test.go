@@ -17,8 +17,8 @@ import (
 	"duly.dev/duly/internal/devstack"
 )
 
-// TestStorageDeleted is C70: the server comes back with nothing.
-func TestStorageDeleted(t *testing.T) {
+// TestC70StorageDeleted: the server comes back with nothing.
+func TestC70StorageDeleted(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, devstack.NATSOptions{})
 	registry := prometheus.NewRegistry()
@@ -71,8 +71,8 @@ func TestOldSnapshotRestored(t *testing.T) {
 	require.Subset(t, receiveUntil(t, b, 110), numbers(101, 10))
 }
 
-// TestTailLost: the stream lost its messages and numbers, its consumer did not.
-func TestTailLost(t *testing.T) {
+// TestC70TailLost: the stream lost its messages and numbers, its consumer did not.
+func TestC70TailLost(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, devstack.NATSOptions{})
 	b := connect(t, s, natsbus.Options{})
@@ -177,8 +177,8 @@ func TestForeignMessages(t *testing.T) {
 	require.Equal(t, []bus.Type{"", "", "com.example.%C3%A9%", "", bus.TypeWork, "", bus.TypeWork}, types)
 }
 
-// TestDelayedWorkIsNotInHand is C36: what waits is neither delivered nor un-acknowledged.
-func TestDelayedWorkIsNotInHand(t *testing.T) {
+// TestC36DelayedWorkIsNotInHand: what waits is neither delivered nor un-acknowledged.
+func TestC36DelayedWorkIsNotInHand(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, devstack.NATSOptions{})
 	b := connect(t, s, natsbus.Options{})
@@ -314,9 +314,9 @@ func TestAConsumerAheadOfItsStream(t *testing.T) {
 	require.InDelta(t, 1, value(t, registry, "duly_bus_recreated_total"), 0)
 }
 
-// TestCopiesOverTime is C42: the same id, again and again, for longer than the server
+// TestC42CopiesOverTime: the same id, again and again, for longer than the server
 // remembers ids, beside other messages.
-func TestCopiesOverTime(t *testing.T) {
+func TestC42CopiesOverTime(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, devstack.NATSOptions{})
 	b := connect(t, s, natsbus.Options{DuplicateWindow: 100 * time.Millisecond})

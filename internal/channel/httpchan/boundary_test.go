@@ -22,7 +22,7 @@ import (
 // The trap that the package documents: a receiver that acts and then closes a
 // connection that was used before. net/http would send a request with an
 // Idempotency-Key again by itself.
-func TestAReceiverThatActsAndClosesAUsedConnectionSeesOneRequest(t *testing.T) {
+func TestC43AReceiverThatActsAndClosesAUsedConnectionSeesOneRequest(t *testing.T) {
 	t.Parallel()
 	for name, window := range map[string]time.Duration{"no window": 0, "window": time.Hour} {
 		t.Run(name, func(t *testing.T) {

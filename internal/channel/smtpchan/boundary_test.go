@@ -31,7 +31,7 @@ func verdict(r job.Result) job.Result {
 	return job.Result{Outcome: r.Outcome, Class: r.Class, Code: r.Code}
 }
 
-func TestEveryRefusalProvesThatNothingHappened(t *testing.T) {
+func TestC62EveryRefusalProvesThatNothingHappened(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		at   func(string, int) string
@@ -102,7 +102,7 @@ func TestAGreetingThatRefusesIsTransient(t *testing.T) {
 	}
 }
 
-func TestAFinalDotWithoutAReplyIsUnknown(t *testing.T) {
+func TestC62AFinalDotWithoutAReplyIsUnknown(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]job.Result{
 		hangUp:             unknown(job.CodeConnectionLost),
@@ -174,7 +174,7 @@ func TestAnAttemptThatIsStoppedBeforeItsContentNeverBegan(t *testing.T) {
 
 // A server that stops reading in the middle of a large mail: the dot was never
 // written, so the mail is not sent.
-func TestAMailThatStopsHalfWayDidNotHappen(t *testing.T) {
+func TestC62AMailThatStopsHalfWayDidNotHappen(t *testing.T) {
 	t.Parallel()
 	for name, then := range map[string]func(net.Conn, chan struct{}){
 		"hangs up":      func(net.Conn, chan struct{}) {},
