@@ -308,8 +308,10 @@ func TestCheckTellsEveryCorruptionAndNothingElse(t *testing.T) {
 		"found after its end":     {`UPDATE duly.job SET expires_at = NULL WHERE key = 'later-0'`, []broken{{"later-0", 1, machine.RuleInstants}}},
 		"ended and without end":   {`UPDATE duly.job SET ended_at = NULL WHERE key = 'done-0'`, []broken{{"done-0", 1, machine.RuleInstants}}},
 		"ready and never told of": {`DELETE FROM duly.outbox WHERE ` + of("ready-0") + ` = ANY (jobs)`, []broken{{"ready-0", 1, machine.RuleOutbox}}},
-		"ready and judged": {`INSERT INTO duly.judge (topic, judged) SELECT topic, pg_current_snapshot() FROM duly.outbox WHERE topic <> '.dead' LIMIT 1`,
-			[]broken{{"ready-0", 1, machine.RuleOutbox}, {"redriven-0", 2, machine.RuleOutbox}}},
+		"ready and judged": {
+			`INSERT INTO duly.judge (topic, judged) SELECT topic, pg_current_snapshot() FROM duly.outbox WHERE topic <> '.dead' LIMIT 1`,
+			[]broken{{"ready-0", 1, machine.RuleOutbox}, {"redriven-0", 2, machine.RuleOutbox}},
+		},
 
 		"no decision":      {`DELETE FROM duly.redrive`, []broken{{"redriven-0", 2, machine.RuleRedrive}}},
 		"no successor":     {`DELETE FROM duly.job WHERE generation = 2`, []broken{{"redriven-0", 1, machine.RuleGenerations}}},

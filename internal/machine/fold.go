@@ -117,7 +117,7 @@ func Fold(h History) (broken []Disagreement, partly int) {
 // broken tells where the generations of the job are not a chain.
 func (h *History) broken() *Disagreement {
 	for i, r := range h.Rows {
-		generation, successor := int32(i)+1, int32(i)+2 //nolint:gosec // a handful
+		generation, successor := int32(i)+1, int32(i)+2
 		if i == len(h.Rows)-1 {
 			successor = 0
 		}

@@ -37,7 +37,7 @@ var compared = []column{
 	{"limit", func(r Row) string { return short(r.Limit) }, otherwise},
 	{"doubt_since", func(r Row) string { return instant(r.DoubtSince) }, otherwise},
 	{"doubt_until", func(r Row) string { return instant(r.DoubtUntil) }, otherwise},
-	{"terms", func(r Row) string { return terms(r) }, otherwise},
+	{"terms", terms, otherwise},
 	{"announced", func(r Row) string { return strconv.FormatBool(r.Announced) }, otherwise},
 	{"reported", func(r Row) string { return strconv.FormatBool(r.Reported) }, otherwise},
 }
