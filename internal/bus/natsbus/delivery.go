@@ -74,7 +74,10 @@ func (k *keeper) atMost(ackWait time.Duration) {
 
 // run beats until stop.
 func (k *keeper) run() {
-	ticker := time.NewTicker(k.every)
+	k.mu.Lock()
+	every := k.every
+	k.mu.Unlock()
+	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
 		select {
