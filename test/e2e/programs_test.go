@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -226,9 +227,12 @@ func (r *record) String() string {
 	return r.buffer.String()
 }
 
-// last returns the last n lines.
+// last returns the last n lines, or what the race detector has found.
 func (r *record) last(n int) string {
 	lines := strings.Split(strings.TrimSpace(r.String()), "\n")
+	if race := slices.Index(lines, "WARNING: DATA RACE"); race >= 0 {
+		lines, n = lines[:min(len(lines), race+50)], 50
+	}
 	return "\n  " + strings.Join(lines[max(0, len(lines)-n):], "\n  ")
 }
 
