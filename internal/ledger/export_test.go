@@ -25,3 +25,11 @@ func (l *Ledger) Row(ctx context.Context, id int64, generation int32) (machine.R
 	}
 	return rows[0], nil
 }
+
+// MaxConflicts is how often InTx tries.
+const MaxConflicts = maxConflicts
+
+// InTx is what every transaction that is not one statement runs in.
+func (l *Ledger) InTx(ctx context.Context, doing string, do func(pgx.Tx) error) error {
+	return l.inTx(ctx, doing, do)
+}
