@@ -16,6 +16,7 @@ type metrics struct {
 	held          *prometheus.CounterVec
 	refused       *prometheus.CounterVec
 	late          *prometheus.CounterVec
+	duplicates    *prometheus.CounterVec
 	leaseDelay    *prometheus.HistogramVec
 	leaseBatch    prometheus.Histogram
 	settleBatch   prometheus.Histogram
@@ -59,11 +60,13 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 	m := &metrics{
 		attempts: counters("attempts_total", "Attempts that ended, hand-backs (not_begun) among them, once the ledger has committed their end.",
 			"kind", "outcome", "class", "code"),
-		stale:       counters("stale_references_total", "References that could not be leased any more and were dropped.", "kind"),
-		early:       counters("early_references_total", "References of retries that came before their time.", "kind"),
-		held:        counters("held_references_total", "References whose jobs were held, by reason.", "reason"),
-		refused:     counters("refused_begins_total", "Attempts that were leased and not begun, by reason.", "reason"),
-		late:        counters("late_reports_total", "Reports that came after their lease was over and were kept as evidence.", "outcome"),
+		stale:   counters("stale_references_total", "References that could not be leased any more and were dropped.", "kind"),
+		early:   counters("early_references_total", "References of retries that came before their time.", "kind"),
+		held:    counters("held_references_total", "References whose jobs were held, by reason.", "reason"),
+		refused: counters("refused_begins_total", "Attempts that were leased and not begun, by reason.", "reason"),
+		late:    counters("late_reports_total", "Reports that came after their lease was over and were kept as evidence.", "outcome"),
+		duplicates: counters("duplicate_effects_total",
+			"Successes of generations that were delivered by another attempt, cancelled or redriven before. Where the receiver did not dedupe them, each is an effect too many.", "kind"),
 		leaseBatch:  batch("lease_batch_references", "References in one lease call."),
 		settleBatch: batch("settle_batch_reports", "Reports in one settling call."),
 		running:     gauge("running_attempts", "Attempts that run now."),

@@ -45,7 +45,7 @@ type ending struct {
 func (e *ending) report() machine.Report {
 	r := machine.Report{Attempt: e.id, Result: e.result}
 	if a := e.attempt; a != nil {
-		r.Kind, r.Classifier, r.Row = a.kind.Name, a.kind.Classifier, a.grant.Row
+		r.Classifier, r.Row = a.kind.Classifier, a.grant.Row
 	}
 	return r
 }
@@ -265,6 +265,9 @@ func (s *settling) committed(ctx context.Context, part []*ending, settled []mach
 		if settled[i].Late && !e.again {
 			s.worker.metrics.late.WithLabelValues(string(e.result.Outcome)).Inc()
 		}
+		if settled[i].Duplicate && e.attempt != nil {
+			s.worker.metrics.duplicates.WithLabelValues(e.attempt.kind.Name).Inc()
+		}
 		s.worker.logEnd(ctx, e, settled[i])
 	}
 	part[0].session.settled(ids)
@@ -278,13 +281,13 @@ func (w *Worker) logEnd(ctx context.Context, e *ending, now machine.Settled) {
 	switch {
 	case r.Outcome == job.OutcomeDelivered && !now.Late:
 		level = slog.LevelDebug
-	case r.Outcome == job.OutcomeUnknown:
+	case r.Outcome == job.OutcomeUnknown || now.Duplicate:
 		level = slog.LevelWarn
 	}
 	if !w.log.Enabled(ctx, level) {
 		return
 	}
-	attrs := append(e.logAttrs(), slog.String("outcome", string(r.Outcome)), slog.String("state", string(now.State)), slog.Bool("late", now.Late))
+	attrs := append(e.logAttrs(), slog.String("outcome", string(r.Outcome)), slog.String("state", string(now.State)), slog.Bool("late", now.Late), slog.Bool("duplicate", now.Duplicate))
 	if r.Outcome != job.OutcomeDelivered {
 		attrs = append(attrs, slog.String("class", string(r.Class)), slog.String("code", string(r.Code)))
 	}

@@ -3,10 +3,14 @@ package execute
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"duly.dev/duly/internal/channel"
@@ -191,5 +195,31 @@ func TestFailureIsScheduledBeforeItsMessageIsAcknowledged(t *testing.T) {
 		require.Equal(t, 1, acked)
 		r.pass(2 * time.Minute) // the delayed emissions come by themselves
 		r.requireState(1, job.Delivered, 3)
+	})
+}
+
+func TestASuccessBesidesASuccessorIsCountedAsADuplicate(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	inBubble(t, func(r *rig) {
+		r.options.Registerer = registry
+		r.performer.do = r.hold
+	}, func(t *testing.T, r *rig) {
+		r.put("a")
+		r.settle()
+		r.books.endWorker(r.books.alive()[0], true)
+		r.requireState(1, job.Unknown, 1)
+		_, err := r.books.Redrive(t.Context(), machine.RedriveRequest{
+			Kind: "greeting", Key: "a", Generation: 1, RecoveryKey: "r", Approver: "ann", Actor: "bob", Reason: "nothing came",
+			Forced: true, Evidence: "their log", Correction: machine.Correction{NotBefore: time.Now().Add(time.Hour)},
+		})
+		require.NoError(t, err)
+		close(r.open)
+		r.settle()
+		require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP duly_worker_duplicate_effects_total Successes of generations that were delivered by another attempt, cancelled or redriven before. Where the receiver did not dedupe them, each is an effect too many.
+# TYPE duly_worker_duplicate_effects_total counter
+duly_worker_duplicate_effects_total{kind="greeting"} 1
+`), "duly_worker_duplicate_effects_total"))
 	})
 }

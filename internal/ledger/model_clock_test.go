@@ -153,12 +153,6 @@ func (tw *twins) told(s machine.Story, virtual func(time.Time) time.Time) tale {
 		t.Generations = append(t.Generations, g)
 	}
 	for _, e := range s.Events {
-		if e.Name == machine.Hold {
-			e.Policy = "" // a hold is no policy's decision, and its statement names none
-		}
-		if e.Worker != "" {
-			e.Actor = "" // the worker says who it was
-		}
 		var receipt job.Receipt
 		if e.Receipt != nil {
 			receipt = *e.Receipt

@@ -201,8 +201,8 @@ func (tw *twins) settle() {
 	var reports, memReports []machine.Report
 	for _, h := range mine {
 		r := machine.Report{
-			Attempt: machine.Attempt{Job: tw.ids[h.key], Generation: h.generation, Fence: h.fence}, Kind: h.kind.Name,
-			Result: tw.result(), Classifier: "rules-1", Row: machine.Row{Kind: h.kind},
+			Attempt: machine.Attempt{Job: tw.ids[h.key], Generation: h.generation, Fence: h.fence},
+			Result:  tw.result(), Classifier: "rules-1", Row: machine.Row{Kind: h.kind},
 		}
 		reports = append(reports, r)
 		r.Job = tw.memIDs[h.key]

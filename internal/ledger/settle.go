@@ -33,7 +33,7 @@ func (l *Ledger) Settle(ctx context.Context, w machine.Worker, reports []machine
 		err = l.settleRest(ctx, w, reports, rest, all)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", doing, err)
+		return nil, fmt.Errorf("%s: %w", doing, away(err))
 	}
 	return all, nil
 }
@@ -53,7 +53,7 @@ func (l *Ledger) settleDone(ctx context.Context, w machine.Worker, reports []mac
 	for _, i := range order {
 		r := reports[i]
 		id := rowID{r.Job, r.Generation}
-		if _, twice := at[id]; twice || r.Result.Outcome != job.OutcomeDelivered {
+		if _, twice := at[id]; twice || r.Result.Outcome != job.OutcomeDelivered || r.Row.Kind.Name == "" {
 			rest = append(rest, i)
 			continue
 		}
@@ -106,14 +106,6 @@ func scanDone(results pgx.BatchResults, reports []machine.Report, at map[rowID]i
 	return err
 }
 
-// names maps the outcome of an attempt to its event.
-var names = map[job.Outcome]machine.Name{
-	job.OutcomeDelivered: machine.Done,
-	job.OutcomeFailed:    machine.NotDone,
-	job.OutcomeUnknown:   machine.MayBeDone,
-	job.OutcomeNotBegun:  machine.HandedBack,
-}
-
 // settleRest asks the machine about the reports at the indexes.
 func (l *Ledger) settleRest(ctx context.Context, w machine.Worker, reports []machine.Report, rest []int, all []machine.Settled) error {
 	if len(rest) == 0 {
@@ -123,8 +115,7 @@ func (l *Ledger) settleRest(ctx context.Context, w machine.Worker, reports []mac
 	for n, i := range rest {
 		r := reports[i]
 		targets[n] = target{
-			Job: r.Job, Generation: r.Generation, Version: w.Version, Classifier: r.Classifier,
-			Event: machine.Event{Name: names[r.Result.Outcome], Fence: r.Fence, Result: r.Result, Worker: w.ID, Actor: "worker"},
+			Job: r.Job, Generation: r.Generation, Version: w.Version, Classifier: r.Classifier, Event: r.Event(w),
 		}
 		if r.Row.Kind.Name != "" {
 			targets[n].Kind = &r.Row.Kind
@@ -136,20 +127,10 @@ func (l *Ledger) settleRest(ctx context.Context, w machine.Worker, reports []mac
 			return err
 		}
 		for n, d := range decisions {
-			r := reports[rest[n]]
-			all[rest[n]] = machine.Settled{Attempt: r.Attempt, State: d.Row.State, WakeAt: d.Row.WakeAt, Late: late(d)}
+			all[rest[n]] = reports[rest[n]].Settled(d.Row, d.Change)
 		}
 		return nil
 	})
-}
-
-// late reports whether the report came from a lease that was over; a copy of a
-// report that was settled before is late as well, and harmless.
-func late(d decision) bool {
-	if !d.Found || d.Change.Refused != machine.Applied {
-		return true
-	}
-	return d.Change.Record != nil && d.Change.Record.Late
 }
 
 // HoldRefs puts what is ready at its reference's emission back to scheduled (held),

@@ -18,8 +18,8 @@ WITH clock AS MATERIALIZED (
     RETURNING j.ended_at AS now, j.id, j.generation, j.fence, j.attempt, j.emission, d.receipt, d.policy_hash, d.classifier
 ), noted AS (
     INSERT INTO duly.event (at, job, generation, fence, attempt, emission, name, from_state, to_state, outcome,
-                            worker, worker_version, classifier, policy_hash, receipt)
-    SELECT now, id, generation, fence, attempt, emission, 'done', 'leased', 'delivered', 'delivered', $5, $6, classifier, policy_hash, receipt
+                            worker, worker_version, classifier, policy_hash, actor, receipt)
+    SELECT now, id, generation, fence, attempt, emission, 'done', 'leased', 'delivered', 'delivered', $5, $6, classifier, policy_hash, 'worker', receipt
     FROM changed
 )
 SELECT id, generation FROM changed
@@ -40,8 +40,9 @@ WITH clock AS MATERIALIZED (
     FROM asked a
     WHERE j.id = ANY ($1::bigint[]) AND j.id = a.id AND j.generation = a.generation AND j.emission = a.emission AND j.state = 'ready'
       AND (j.expires_at IS NULL OR j.expires_at > clock_timestamp())
-    RETURNING (SELECT now FROM clock) AS now, j.id, j.generation, j.fence, j.attempt, j.emission, j.wake_at
+    RETURNING (SELECT now FROM clock) AS now, j.id, j.generation, j.fence, j.attempt, j.emission, j.wake_at,
+              (SELECT hash FROM duly.kind k WHERE k.id = j.kind) AS policy_hash
 )
-INSERT INTO duly.event (at, job, generation, fence, attempt, emission, name, from_state, to_state, wake_at, why, actor)
-SELECT now, id, generation, fence, attempt, emission, 'hold', 'ready', 'scheduled', wake_at, $4, 'worker' FROM held
+INSERT INTO duly.event (at, job, generation, fence, attempt, emission, name, from_state, to_state, wake_at, why, policy_hash, actor)
+SELECT now, id, generation, fence, attempt, emission, 'hold', 'ready', 'scheduled', wake_at, $4, policy_hash, 'worker' FROM held
 RETURNING job, generation

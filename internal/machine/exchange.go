@@ -58,28 +58,6 @@ type Attempt struct {
 	Fence      int64
 }
 
-// Report is the end of an attempt as its worker states it.
-type Report struct {
-	Attempt
-	Kind   string
-	Result job.Result
-	// Classifier is the version of the rules that classified the result.
-	Classifier string
-	// Row is the row as it was leased, from which the hot path decides.
-	Row Row
-}
-
-// Settled is what became of a report.
-type Settled struct {
-	Attempt
-	// State is where the generation stands now.
-	State job.State
-	// Late: the lease was over; the report was kept as evidence or was a copy.
-	Late bool
-	// WakeAt is when a retry begins.
-	WakeAt time.Time
-}
-
 // OutboxRow is one row of the outbox, as the relay and the judge read it.
 type OutboxRow struct {
 	ID          int64

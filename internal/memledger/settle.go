@@ -9,14 +9,6 @@ import (
 	"duly.dev/duly/pkg/job"
 )
 
-// names maps the outcome of an attempt to its event.
-var names = map[job.Outcome]machine.Name{
-	job.OutcomeDelivered: machine.Done,
-	job.OutcomeFailed:    machine.NotDone,
-	job.OutcomeUnknown:   machine.MayBeDone,
-	job.OutcomeNotBegun:  machine.HandedBack,
-}
-
 // Settle commits the ends of attempts and returns one Settled a report, in their
 // order. A report that was settled already is answered with where its generation
 // stands; a late one is kept as evidence.
@@ -27,15 +19,14 @@ func (l *Ledger) Settle(ctx context.Context, w machine.Worker, reports []machine
 		for i, r := range reports {
 			targets[i] = target{
 				job: r.Job, generation: r.Generation, version: w.Version, classifier: r.Classifier,
-				event: machine.Event{Name: names[r.Result.Outcome], Fence: r.Fence, Result: r.Result, Worker: w.ID, Actor: "worker"},
+				event: r.Event(w),
 			}
 			if r.Row.Kind.Name != "" {
 				targets[i].kind = &reports[i].Row.Kind
 			}
 		}
 		for i, d := range l.decide(now, targets...) {
-			late := !d.applied() || (d.change.Record != nil && d.change.Record.Late)
-			all[i] = machine.Settled{Attempt: reports[i].Attempt, State: d.row.State, WakeAt: d.row.WakeAt, Late: late}
+			all[i] = reports[i].Settled(d.row, d.change)
 		}
 		return nil
 	})

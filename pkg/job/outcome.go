@@ -45,7 +45,8 @@ type Result struct {
 	// message content; it is made storable and cut to MaxDetail bytes by Storable.
 	Detail string
 	// RetryAfter is how long the receiver asked to be left alone, as it was sent;
-	// zero when it did not say. It counts for failures only.
+	// zero when it did not say. It counts wherever a retry follows: after a failure, and
+	// after an unknown outcome that may be repeated.
 	RetryAfter time.Duration
 	// Receipt is what the receiver answered; nil when there was no answer.
 	Receipt *Receipt
