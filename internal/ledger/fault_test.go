@@ -55,7 +55,7 @@ func (c *cuttable) Write(b []byte) (int, error) {
 	c.dead.Store(true)
 	c.cut.happened.Store(true)
 	if c.cut.loseRequest {
-		_ = c.Conn.Close() // what matters is that the server never sees the request
+		_ = c.Close() // what matters is that the server never sees the request
 		return len(b), nil
 	}
 	return c.Conn.Write(b)
@@ -70,7 +70,7 @@ func (c *cuttable) Read(b []byte) (int, error) {
 		if _, err := c.Conn.Read(make([]byte, 1<<16)); err != nil {
 			return 0, err
 		}
-		_ = c.Conn.Close()
+		_ = c.Close()
 	}
 	return 0, errCut
 }

@@ -2,7 +2,6 @@ package ledger_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -32,7 +31,7 @@ func TestBatchesAreFoundByKeyWhateverTheStatisticsSay(t *testing.T) {
 			c := newCrew(t)
 			prepare(c)
 			refs := c.enqueue("asked", 300)
-			explain := func(lead string, sql string, args ...any) {
+			explain := func(lead, sql string, args ...any) {
 				tx, err := c.pool.Begin(t.Context())
 				require.NoError(t, err)
 				defer func() { require.NoError(t, tx.Rollback(t.Context())) }()
@@ -76,5 +75,5 @@ func requireByKey(t *testing.T, tx pgx.Tx, sql string, args ...any) {
 		}
 	}
 	walk(plans[0].Plan)
-	require.True(t, found, fmt.Sprintf("no scan of the jobs in %s", text))
+	require.True(t, found, "no scan of the jobs in %s", text)
 }

@@ -369,6 +369,7 @@ func TestNoTLSMeansThatItDidNotHappen(t *testing.T) {
 		"plain HTTP":        "https://" + plain.Listener.Addr().String(),
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			var n begun
 			r := deliver(t, newChannel(t, local(), 0), effect(url, &n))
 			require.Equal(t, job.OutcomeFailed, r.Outcome)

@@ -70,11 +70,7 @@ func (w *writer) write(e channel.Effect, to address, now time.Time) (message, er
 	if err != nil {
 		return message{}, err
 	}
-	m, err := w.compose(c, to, Identity(e.EffectKey), now)
-	if err != nil {
-		return message{}, err
-	}
-	body, err := stuff(m)
+	body, err := stuff(w.compose(c, to, Identity(e.EffectKey), now))
 	return message{from: w.returnPath, to: to, body: body}, err
 }
 
@@ -114,7 +110,7 @@ func Identity(effectKey string) string {
 	return "duly." + hex.EncodeToString(sum[:20])
 }
 
-func (w *writer) compose(c content, to address, id string, now time.Time) (*gomail.Msg, error) {
+func (w *writer) compose(c content, to address, id string, now time.Time) *gomail.Msg {
 	m := gomail.NewMsg(gomail.WithNoDefaultUserAgent())
 	m.FromMailAddress(w.from)
 	m.ToMailAddress(&mail.Address{Address: to.String()})
@@ -138,7 +134,7 @@ func (w *writer) compose(c content, to address, id string, now time.Time) (*goma
 		m.SetBodyString(gomail.TypeTextPlain, c.text)
 		m.AddAlternativeString(gomail.TypeTextHTML, c.html)
 	}
-	return m, nil
+	return m
 }
 
 // dot is the line that ends a mail. It is not part of a message's body.
