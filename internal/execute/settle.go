@@ -18,6 +18,7 @@ type Settler interface {
 	// Settle commits a batch of reports of one worker, hand-backs among them, and
 	// returns one Settled a report, in their order. A call that fails may have committed
 	// some of them; it is idempotent: what the same fence has settled counts as settled.
+	// machine.ErrAway and machine.ErrUnclear say that no report is to blame.
 	Settle(ctx context.Context, w machine.Worker, reports []machine.Report) ([]machine.Settled, error)
 }
 
@@ -209,7 +210,8 @@ func split(batch []*ending) [][]*ending {
 // isTrouble reports whether the error speaks of the ledger or the way to it, not of
 // a report.
 func isTrouble(err error) bool {
-	return errors.Is(err, machine.ErrUnclear) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	return errors.Is(err, machine.ErrAway) || errors.Is(err, machine.ErrUnclear) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
 // try settles a part in one call and, once that is committed, all that waits for it.

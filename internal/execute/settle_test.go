@@ -150,6 +150,28 @@ func TestOutageOfTheLedgerGivesNoResultUp(t *testing.T) {
 	})
 }
 
+func TestLedgerThatIsAwayCostsNoResultItsDetails(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(r *rig) {
+		r.books.onSettle = func(n int, _ []machine.Report) fault {
+			if n == 1 { // and at the next call it is back
+				return fault{fail: fmt.Errorf("%w: it is being shut down", machine.ErrAway)}
+			}
+			return fault{}
+		}
+		r.performer.do = func(_ context.Context, e channel.Effect) job.Result {
+			require.NoError(r.t, e.Begin())
+			return job.Done(&job.Receipt{ID: "queued as 4711"})
+		}
+	}, func(t *testing.T, r *rig) {
+		r.put("a")
+		r.pass(time.Minute)
+		r.requireState(1, job.Delivered, 1)
+		last := r.books.settles[len(r.books.settles)-1]
+		require.Equal(t, "queued as 4711", last[0].Result.Receipt.ID)
+	})
+}
+
 func TestReportsWaitWhileTheirQueueIsFull(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {

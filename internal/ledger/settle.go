@@ -17,7 +17,8 @@ import (
 // Settle commits the ends of attempts and returns one Settled a report, in their
 // order. It is idempotent: a report that was settled already, by a call whose reply
 // was lost, is answered with where the generation stands. Late reports are kept as
-// evidence. Reports of attempts that never began are hand-backs.
+// evidence. Reports of attempts that never began are hand-backs. ErrAway and
+// ErrUnclear say that no report is to blame.
 func (l *Ledger) Settle(ctx context.Context, w machine.Worker, reports []machine.Report) ([]machine.Settled, error) {
 	doing := fmt.Sprintf("settling %d attempts", len(reports))
 	order := make([]int, len(reports))

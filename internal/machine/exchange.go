@@ -108,4 +108,7 @@ var (
 	// ErrUnclear: a commit was sent and its reply was lost. It is never sent again;
 	// the caller reads back what became of it.
 	ErrUnclear = errors.New("nobody knows whether the commit happened")
+	// ErrAway: the ledger, or the way to it, takes nothing from anybody now. What was
+	// asked is not to blame, and may be asked again as it was.
+	ErrAway = errors.New("the ledger is away")
 )
