@@ -47,14 +47,20 @@ func TestG7EveryBoundEndsAGeneration(t *testing.T) {
 		within   time.Duration
 	}{
 		"attempts": {func(r *Row) { r.Kind.Policy.MaxAttempts = 5 }, job.ClassTransient, job.ReasonAttempts, 5, time.Hour},
-		"age": {func(r *Row) { r.Kind.Policy.MaxAttempts, r.Kind.Policy.MaxAge = 1000, 2*time.Hour },
-			job.ClassTransient, job.ReasonTooOld, 0, 2*time.Hour + time.Minute},
-		"lifetime over all generations": {func(r *Row) {
-			r.Kind.Policy.MaxAttempts, r.Origin = 1000, now.Add(-r.Kind.Policy.MaxLifetime+time.Hour)
+		"age": {
+			func(r *Row) { r.Kind.Policy.MaxAttempts, r.Kind.Policy.MaxAge = 1000, 2*time.Hour },
+			job.ClassTransient, job.ReasonTooOld, 0, 2*time.Hour + time.Minute,
 		},
-			job.ClassTransient, job.ReasonTooOld, 0, time.Hour + time.Minute},
-		"deadline": {func(r *Row) { r.Kind.Policy.MaxAttempts, r.Deadline = 1000, now.Add(time.Hour) },
-			job.ClassTransient, job.ReasonDeadline, 0, time.Hour + time.Minute},
+		"lifetime over all generations": {
+			func(r *Row) {
+				r.Kind.Policy.MaxAttempts, r.Origin = 1000, now.Add(-r.Kind.Policy.MaxLifetime+time.Hour)
+			},
+			job.ClassTransient, job.ReasonTooOld, 0, time.Hour + time.Minute,
+		},
+		"deadline": {
+			func(r *Row) { r.Kind.Policy.MaxAttempts, r.Deadline = 1000, now.Add(time.Hour) },
+			job.ClassTransient, job.ReasonDeadline, 0, time.Hour + time.Minute,
+		},
 		"unclassified failures": {func(r *Row) { r.Kind.Policy.UnclassifiedCap = 2 }, job.ClassUnclassified, job.ReasonUnclassified, 2, time.Hour},
 		"a permanent failure":   {func(*Row) {}, job.ClassPermanent, job.ReasonPermanent, 1, time.Minute},
 	} {
@@ -93,10 +99,14 @@ func TestG8DoubtSticks(t *testing.T) {
 		want job.State
 	}{
 		"a permanent failure": {again, ended(NotDone, again.Fence, job.NotDone(job.ClassPermanent, job.CodeRejected, "")), job.Unknown},
-		"an unclassified failure": {func() Row { r := again; r.Kind.Policy.UnclassifiedCap = 1; return r }(),
-			ended(NotDone, again.Fence, job.NotDone(job.ClassUnclassified, "", "")), job.Unknown},
-		"the last attempt": {func() Row { r := again; r.Kind.Policy.MaxAttempts = 2; return r }(),
-			ended(NotDone, again.Fence, job.NotDone(job.ClassTransient, "", "")), job.Unknown},
+		"an unclassified failure": {
+			func() Row { r := again; r.Kind.Policy.UnclassifiedCap = 1; return r }(),
+			ended(NotDone, again.Fence, job.NotDone(job.ClassUnclassified, "", "")), job.Unknown,
+		},
+		"the last attempt": {
+			func() Row { r := again; r.Kind.Policy.MaxAttempts = 2; return r }(),
+			ended(NotDone, again.Fence, job.NotDone(job.ClassTransient, "", "")), job.Unknown,
+		},
 		"a deadline":                        {late, ended(NotDone, again.Fence, job.NotDone(job.ClassTransient, "", "")), job.Unknown},
 		"a cancellation while it waits":     {doubtful, Event{Name: Cancel}, job.Unknown},
 		"expiry while it waits":             {func() Row { r := doubtful; r.Deadline = now; return r }(), Event{Name: Expire}, job.Unknown},
