@@ -233,7 +233,6 @@ CREATE TABLE duly.topic (
     pass_id    bigint,
     holder     uuid,                         -- whose topic lease
     held_until timestamptz,
-    moved_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
     version    bigint NOT NULL DEFAULT 0     -- compare-and-set
 ) WITH (fillfactor = 50);
 INSERT INTO duly.topic (name) VALUES ('.dead');

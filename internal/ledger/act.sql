@@ -6,10 +6,6 @@ SELECT k.job, k.state, j.generation, j.kind, j.terms
 FROM duly.job_key k LEFT JOIN duly.job j ON j.id = k.job AND j.successor IS NULL
 WHERE k.hash = $1
 
--- name: durable
--- Makes a transaction that is not ours commit durably, unless it does so anyway.
-SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') IN ('off', 'local')
-
 -- name: audit_put
 -- $1 actor, $2 action, $3 job, $4 generation, $5 detail: who did what.
 INSERT INTO duly.audit (actor, action, job, generation, detail) VALUES ($1, $2, $3, $4, $5)

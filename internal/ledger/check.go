@@ -34,8 +34,9 @@ const DefaultCheckPage = 500
 // of the jobs, then of what no job leads to. It returns what it looked at, or the
 // first error of found.
 //
-// It reads a page of jobs from one snapshot, so that it holds no snapshot for long; what a page holds in memory are its rows and leases, and the
-// events of one job at a time. The whole outbox is read once, at the end.
+// It reads a page of jobs from one snapshot, so that it holds none for long. What a page
+// holds in memory are its rows and leases, and the events of one job at a time. The whole
+// outbox is read once, at the end.
 func (l *Ledger) Check(ctx context.Context, req CheckRequest, found func(machine.Disagreement) error) (machine.Checked, error) {
 	c := &checker{l: l, found: found, page: req.Page, progress: req.Progress}
 	if c.page <= 0 {

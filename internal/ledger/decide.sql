@@ -17,33 +17,6 @@ SELECT j.id, j.generation, j.kind, j.state, j.waiting, j.hold, j.reason, j.attem
 FROM (SELECT * FROM unnest($1::bigint[], $2::integer[]) AS t (id, generation) ORDER BY id, generation) t
 CROSS JOIN LATERAL (SELECT * FROM duly.job j WHERE j.id = t.id AND j.generation = t.generation FOR UPDATE SKIP LOCKED) j
 
--- name: hot
--- Goes before the statements of a transaction. It commits durably, whatever the
--- server's default is, and its statements are planned once, walking indexes in nested
--- loops: that is right for what a loop looks at, whatever the statistics of a young
--- table say, and costs no planning.
-SELECT set_config('synchronous_commit', 'on', true), set_config('plan_cache_mode', 'force_generic_plan', true),
-       set_config('enable_seqscan', 'off', true), set_config('enable_mergejoin', 'off', true),
-       set_config('enable_hashjoin', 'off', true), set_config('enable_nestloop', 'on', true), set_config('enable_bitmapscan', 'on', true)
-
--- name: keyed
--- Goes before an update of many rows by their keys; as hot, but rows are found by
--- "id = ANY (keys)", which walks the primary key in order and so locks in order, and are
--- joined with what they become by hash. Without statistics the planner would compare
--- each of them with each.
-SELECT set_config('synchronous_commit', 'on', true), set_config('plan_cache_mode', 'force_generic_plan', true),
-       set_config('enable_seqscan', 'off', true), set_config('enable_mergejoin', 'off', true),
-       set_config('enable_hashjoin', 'on', true), set_config('enable_nestloop', 'off', true), set_config('enable_bitmapscan', 'off', true)
-
--- name: bounded
--- Goes before a transaction of more than one round trip. A process that is paused in
--- the middle of one holds its locks no longer than this, then its backend ends.
-SELECT set_config('idle_in_transaction_session_timeout', '30s', true)
-
--- name: clock
--- The ledger's clock, after any wait for locks.
-SELECT clock_timestamp()
-
 -- name: decide_store
 -- Stores decided rows. $1 ids, $2 generations, $3 and $4 the state and fence that
 -- they were decided from, then the columns as decided; $26 is the decision's instant.

@@ -138,11 +138,3 @@ func (l *Ledger) lost(ctx context.Context, tx pgx.Tx, rows []outboxRow) ([]targe
 	}
 	return targets, nil
 }
-
-// wrapped says what was being done when err happened; nil stays nil.
-func wrapped(err error, doing string) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", doing, err)
-}

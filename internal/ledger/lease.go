@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/job"
@@ -32,13 +31,12 @@ func (l *Ledger) Lease(ctx context.Context, req machine.LeaseRequest) (machine.L
 	if err != nil {
 		return machine.Leases{}, fmt.Errorf("%s: %w", doing, err)
 	}
-	done := l.unclear.begin(req.Worker.ID, refs)
 	leases, err := l.leasePlain(ctx, req, refs, kind, termsID)
 	if err == nil {
 		err = l.leaseRest(ctx, req, refs, kind, &leases)
 	}
-	done(err)
 	if err != nil {
+		l.unclear.note(req.Worker.ID, refs, err)
 		return leases, fmt.Errorf("%s: %w", doing, err)
 	}
 	return leases, nil
@@ -65,16 +63,6 @@ func (l *Ledger) leasePlain(ctx context.Context, req machine.LeaseRequest, refs 
 		return machine.Leases{}, err
 	}
 	return leases, nil
-}
-
-// unclear marks an error of a one-statement transaction after which nobody knows
-// whether it committed: the server did not answer.
-func unclear(err error) error {
-	var answered *pgconn.PgError
-	if err == nil || errors.As(err, &answered) || pgconn.SafeToRetry(err) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", machine.ErrUnclear, err)
 }
 
 func columns(refs []job.Ref) (jobs []int64, generations, emissions []int32) {

@@ -141,7 +141,7 @@ func (l *Ledger) dropLeftovers(ctx context.Context) error {
 // lockCursors holds every relay and judge where they stand, in one order, or gives up
 // soon.
 func lockCursors(ctx context.Context, tx pgx.Tx) error {
-	if _, err := tx.Exec(ctx, stmt("outbox_hurry"), strconv.Itoa(leafPatience)); err != nil {
+	if _, err := tx.Exec(ctx, stmt("hurry"), strconv.Itoa(leafPatience)); err != nil {
 		return err
 	}
 	if _, err := tx.Exec(ctx, stmt("cursors_lock")); err != nil {

@@ -62,10 +62,6 @@ LIMIT $2
 -- has no id then: whatever id it gets is not in the snapshot.
 SELECT pg_current_snapshot()::text
 
--- name: outbox_hurry
--- $1 milliseconds. The transaction gives up a lock that it cannot have that soon.
-SELECT set_config('lock_timeout', $1::text, true)
-
 -- name: cursors_lock
 -- Holds every relay and every judge where they stand. Locks their rows, in order.
 SELECT name FROM duly.topic ORDER BY name FOR NO KEY UPDATE

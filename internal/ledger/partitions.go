@@ -151,7 +151,7 @@ func (l *Ledger) makePartition(ctx context.Context, p partition) (bool, error) {
 	day, _ := p.day()
 	end := day.AddDate(0, 0, 1)
 	err := l.inTx(ctx, "making partition "+p.Name, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, stmt("outbox_hurry"), strconv.Itoa(partitionPatience)); err != nil {
+		if _, err := tx.Exec(ctx, stmt("hurry"), strconv.Itoa(partitionPatience)); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, p.sql("partition_lock")); err != nil {
@@ -187,7 +187,7 @@ var errManyStrays = errors.New("the default partition holds much of the day")
 
 func (l *Ledger) dropPartition(ctx context.Context, p partition) (bool, error) {
 	err := l.inTx(ctx, "dropping partition "+p.Name, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, stmt("outbox_hurry"), strconv.Itoa(partitionPatience)); err != nil {
+		if _, err := tx.Exec(ctx, stmt("hurry"), strconv.Itoa(partitionPatience)); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, p.sql("partition_drop"))

@@ -3,10 +3,10 @@
 -- longest ages, $6 longest lifetimes and $7 policy hashes. Takes the next rows of the
 -- order (promote_at, id) whose instant has come, and promotes those that are plainly
 -- promotable: of a kind that is given, not expired, not in doubt, not locked by
--- another. The machine decides about what is neither plain nor waits for a mark. Appends events, writes one outbox
--- row a kind, and returns one row: the clock, how long the page is and where it ends,
--- what the machine decides about, and what was promoted. Walks job_promote; locks what it promotes, and waits
--- for nobody.
+-- another. The machine decides about what is neither plain nor waits for a mark. Appends
+-- events, writes one outbox row a kind, and returns one row: the clock, how long the page
+-- is and where it ends, what the machine decides about, and what was promoted. Walks
+-- job_promote; locks what it promotes, and waits for nobody.
 --
 -- A retry on a lane where a mark stands waits for a mark that was issued after its
 -- instant: its delayed emission stands in the same queue before that one, and is not

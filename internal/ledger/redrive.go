@@ -157,14 +157,6 @@ func (l *Ledger) append(ctx context.Context, tx pgx.Tx, req machine.RedriveReque
 	return nil
 }
 
-// orBytes makes an empty payload NULL.
-func orBytes(b []byte) []byte {
-	if len(b) == 0 {
-		return nil
-	}
-	return b
-}
-
 // corrected names what the redrive corrects; never what to.
 func corrected(req machine.RedriveRequest) string {
 	var what string

@@ -136,7 +136,7 @@ func (l *Ledger) place(ctx context.Context, topic, holder string) (place, error)
 // cursor; then the page may be announced twice, which is harmless.
 func (l *Ledger) Advance(ctx context.Context, topic, holder string, page machine.Page) error {
 	c := page.Cursor
-	tag, err := l.pool.Exec(ctx, stmt("topic_advance"), topic, holder, c.Version, c.Pass, page.Last, c.XID, c.ID, len(page.Rows) > 0)
+	tag, err := l.pool.Exec(ctx, stmt("topic_advance"), topic, holder, c.Version, c.Pass, page.Last, c.XID, c.ID)
 	switch {
 	case err != nil:
 		return fmt.Errorf("advancing topic %s: %w", topic, err)
@@ -249,18 +249,4 @@ func (l *Ledger) between(ctx context.Context, db Batcher, s span, limit int) ([]
 		return err
 	}, stmt("outbox_between"), s.topic, s.old, s.new, s.xid, s.id, limit)
 	return found, err
-}
-
-// seek runs one statement that looks rows up, whatever the planner believes about
-// the sizes of tables, in one round trip; read takes its result.
-func (l *Ledger) seek(ctx context.Context, db Batcher, read func(pgx.BatchResults) error, sql string, args ...any) error {
-	batch := &pgx.Batch{}
-	batch.Queue(stmt("seek"))
-	batch.Queue(sql, args...)
-	results := db.SendBatch(ctx, batch)
-	_, err := results.Exec()
-	if err == nil {
-		err = read(results)
-	}
-	return errors.Join(err, results.Close())
 }

@@ -1,11 +1,3 @@
--- name: seek
--- For the rest of the transaction, statements look rows up instead of scanning
--- tables. The leaves of the outbox are empty in one hour and large in the next, so
--- a plan that was made, and kept, for an empty one would read the large one whole.
-SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
-       set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
-       set_config('jit', 'off', true)
-
 -- name: topics
 -- Every topic. No locks.
 SELECT name FROM duly.topic ORDER BY name
@@ -69,16 +61,15 @@ ORDER BY x.xid, x.id LIMIT $6
 
 -- name: topic_advance
 -- $1 topic, $2 holder, $3 version, $4 the pass, $5 whether it ends, $6 xid and $7 id of
--- its last acknowledged row, $8 whether there were rows. Moves the cursor by
--- compare-and-set. Locks the topic's row. A crash may lose the move: then the rows
--- are announced again, so no durable commit.
+-- its last acknowledged row. Moves the cursor by compare-and-set. Locks the topic's
+-- row. A crash may lose the move: then the rows are announced again, so no durable
+-- commit.
 WITH lazy AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))
 UPDATE duly.topic
 SET relayed  = CASE WHEN $5 THEN $4::text::pg_snapshot ELSE relayed END,
     pass     = CASE WHEN $5 THEN NULL ELSE $4::text::pg_snapshot END,
     pass_xid = CASE WHEN $5 THEN NULL ELSE $6::xid8 END,
     pass_id  = CASE WHEN $5 THEN NULL ELSE $7::bigint END,
-    moved_at = CASE WHEN $8 THEN clock_timestamp() ELSE moved_at END,
     version  = version + 1
 FROM lazy
 WHERE name = $1 AND holder = $2 AND version = $3

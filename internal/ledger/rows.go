@@ -18,7 +18,8 @@ const (
 	flagReported
 )
 
-// stored is a job row as its columns are, in the order of rowColumns.
+// stored is a job row as its columns are, in the order in which every statement that
+// reads whole rows lists them.
 type stored struct {
 	ID           int64
 	Generation   int32
@@ -49,7 +50,7 @@ type stored struct {
 	LastCode     *string
 }
 
-// scanInto lists where the columns of rowColumns go.
+// scanInto lists where these columns go.
 func (s *stored) scanInto() []any {
 	return []any{
 		&s.ID, &s.Generation, &s.Kind, &s.State, &s.Waiting, &s.Hold, &s.Reason, &s.Attempt, &s.Unclassified,
@@ -103,7 +104,7 @@ func flags(r machine.Row) int16 {
 	return f
 }
 
-// rowsOf collects machine rows from a query whose columns are rowColumns.
+// rowsOf collects machine rows from a query of whole rows.
 func (l *Ledger) rowsOf(ctx context.Context, rows pgx.Rows) ([]machine.Row, error) {
 	raw, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (stored, error) {
 		var s stored

@@ -26,22 +26,19 @@ type unclearRef struct {
 // that it would make has ended by itself after that.
 const unclearFor = 10 * time.Minute
 
-// begin notes a lease call that is about to be sent; the function that it returns
-// takes the call's end.
-func (u *unclearLeases) begin(worker string, refs []job.Ref) func(error) {
-	return func(err error) {
-		if !errors.Is(err, machine.ErrUnclear) {
-			return
-		}
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		if u.refs == nil {
-			u.refs = make(map[string][]unclearRef)
-		}
-		until := time.Now().Add(unclearFor)
-		for _, r := range refs {
-			u.refs[worker] = append(u.refs[worker], unclearRef{r, until})
-		}
+// note takes the error of a lease call.
+func (u *unclearLeases) note(worker string, refs []job.Ref, err error) {
+	if !errors.Is(err, machine.ErrUnclear) {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.refs == nil {
+		u.refs = make(map[string][]unclearRef)
+	}
+	until := time.Now().Add(unclearFor)
+	for _, r := range refs {
+		u.refs[worker] = append(u.refs[worker], unclearRef{r, until})
 	}
 }
 
