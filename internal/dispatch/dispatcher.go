@@ -13,6 +13,7 @@ import (
 
 	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/machine"
+	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/pkg/job"
 )
 
@@ -154,7 +155,7 @@ func New(o Options) (*Dispatcher, error) {
 // ctx's error. What goes wrong meanwhile is logged, counted and tried again.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	defer d.relays.Wait()
-	failures := backoff{}
+	failures := pause.Backoff{}
 	var checked time.Time
 	for {
 		err := error(nil)
@@ -166,14 +167,14 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		if err == nil {
 			err = d.startRelays(ctx)
 		}
-		pause := lookForTopics
+		rest := lookForTopics
 		if err != nil && ctx.Err() == nil {
-			pause = failures.next()
-			d.options.Log.WarnContext(ctx, "looking for topics", "error", err, "next_in", pause)
+			rest = failures.Next()
+			d.options.Log.WarnContext(ctx, "looking for topics", "error", err, "next_in", rest)
 		} else {
-			failures.reset()
+			failures.Reset()
 		}
-		if !sleep(ctx, pause) {
+		if !pause.For(ctx, rest) {
 			return ctx.Err()
 		}
 	}
@@ -203,21 +204,6 @@ func (d *Dispatcher) startRelays(ctx context.Context) error {
 		d.relays.Go(func() { r.run(ctx) })
 	}
 	return nil
-}
-
-// sleep waits, and reports whether it slept to the end.
-func sleep(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }
 
 // lost reports whether the topic went to another, which is no failure.

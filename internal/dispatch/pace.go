@@ -1,9 +1,6 @@
 package dispatch
 
-import (
-	"math/rand/v2"
-	"time"
-)
+import "time"
 
 // pace says how long to rest before the next look at a topic: not at all while there
 // is work, a few milliseconds soon after it, and longer the longer it is quiet. So a
@@ -24,23 +21,3 @@ func (p *pace) next(worked bool, now time.Time) time.Duration {
 	}
 	return min(max(now.Sub(p.worked)/8, soon), p.rest)
 }
-
-// backoff says how long to wait after failures: 50 ms, doubling to 5 s, with jitter,
-// so that dispatchers that failed together do not come back together.
-type backoff struct{ failures int }
-
-const (
-	firstWait   = 50 * time.Millisecond
-	longestWait = 5 * time.Second
-)
-
-func (b *backoff) next() time.Duration {
-	wait := longestWait
-	if b.failures < 7 {
-		wait = min(firstWait<<b.failures, longestWait)
-		b.failures++
-	}
-	return wait/2 + rand.N(wait/2)
-}
-
-func (b *backoff) reset() { b.failures = 0 }

@@ -9,6 +9,7 @@ import (
 
 	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/machine"
+	"duly.dev/duly/internal/pause"
 )
 
 const (
@@ -49,7 +50,7 @@ func (p publisher) publish(ctx context.Context, messages []packed) error {
 // whether the broker takes anything are sent again beside one that it took: a true
 // copy, which is stale to whoever receives it.
 func (p publisher) burst(ctx context.Context, pending []packed) error {
-	failures, progress := backoff{}, time.Now()
+	failures, progress := pause.Backoff{}, time.Now()
 	var probe []packed
 	for len(pending) > 0 {
 		if err := p.renew(ctx); err != nil {
@@ -69,7 +70,7 @@ func (p publisher) burst(ctx context.Context, pending []packed) error {
 		if len(sent.failed) == 0 {
 			continue
 		}
-		if time.Since(progress) >= p.patience || !sleep(ctx, min(failures.next(), p.patience/5)) {
+		if time.Since(progress) >= p.patience || !pause.For(ctx, min(failures.Next(), p.patience/5)) {
 			return fmt.Errorf("%d of them: %w", len(pending), sent.err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/machine"
+	"duly.dev/duly/internal/pause"
 )
 
 const (
@@ -38,7 +39,7 @@ type relay struct {
 	marker        *marker // nil for notices, which are copies of what the ledger keeps
 
 	pace     pace
-	failures backoff
+	failures pause.Backoff
 	ensured  bool
 	claimed  time.Time // when the claim was last renewed; zero unless held
 	limit    int       // rows of the next page
@@ -76,26 +77,26 @@ func newRelay(d *Dispatcher, topic string) *relay {
 func (r *relay) run(ctx context.Context) {
 	defer r.giveUp(context.WithoutCancel(ctx))
 	for {
-		pause, err := r.step(ctx)
+		rest, err := r.step(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case lost(err):
 			r.drop()
-			pause = soon
+			rest = soon
 		case err != nil:
 			// Another dispatcher may reach the broker where this one does not; and what is
 			// wrong may be that the topic is gone.
 			r.giveUp(ctx)
 			r.ensured = false
-			pause = r.failures.next()
+			rest = r.failures.Next()
 			r.metrics.failed(r.topic)
-			r.log.WarnContext(ctx, "relaying", "error", err, "next_in", pause)
+			r.log.WarnContext(ctx, "relaying", "error", err, "next_in", rest)
 		default:
-			r.failures.reset()
+			r.failures.Reset()
 			r.options.Succeeded()
 		}
-		if !sleep(ctx, pause) {
+		if !pause.For(ctx, rest) {
 			return
 		}
 	}

@@ -8,13 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"duly.dev/duly/internal/channel"
+	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/pkg/job"
 )
 
 // afterwards performs effects that need d before their first byte.
 func afterwards(d time.Duration, r *rig) func(context.Context, channel.Effect) job.Result {
 	return func(ctx context.Context, e channel.Effect) job.Result {
-		if !sleep(ctx, d) {
+		if !pause.For(ctx, d) {
 			return job.NotDone(job.ClassTransient, job.CodeUnreachable, "no connection within the limit")
 		}
 		return r.hold(ctx, e)

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"duly.dev/duly/internal/machine"
+	"duly.dev/duly/internal/pause"
 )
 
 // Heart keeps the worker's row alive, on a connection of its own: the traffic of
@@ -38,7 +39,7 @@ func (w *Worker) beat(ctx context.Context) {
 // register writes a row under a new id, however often that takes. A try whose
 // reply was lost leaves a row behind that the sweep ends.
 func (w *Worker) register(ctx context.Context) *session {
-	wait := newPause()
+	var wait pause.Backoff
 	for ctx.Err() == nil {
 		id := machine.Worker{ID: uuid.NewString(), Label: w.o.Label, Version: w.o.Version, LeaseTime: w.o.LeaseTime}
 		sent, sentWall := time.Now(), w.wall()
@@ -52,7 +53,7 @@ func (w *Worker) register(ctx context.Context) *session {
 		}
 		w.log.WarnContext(ctx, "cannot register, trying again", "error", err)
 		w.metrics.trouble.Inc()
-		wait.wait(ctx)
+		pause.For(ctx, wait.Next())
 	}
 	return nil
 }

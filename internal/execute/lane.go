@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/pkg/job"
 )
 
@@ -207,7 +208,7 @@ func (l *lane) done(what string, err error) {
 // persist calls do until it succeeds; it returns ctx's error when ctx ends first.
 // Trouble costs time, never an attempt: the message stays in progress meanwhile.
 func (w *Worker) persist(ctx context.Context, doing string, do func(context.Context) error) error {
-	wait := newPause()
+	var wait pause.Backoff
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -218,7 +219,7 @@ func (w *Worker) persist(ctx context.Context, doing string, do func(context.Cont
 		}
 		w.log.WarnContext(ctx, "trouble with the ledger, trying again", "doing", doing, "error", err)
 		w.metrics.trouble.Inc()
-		wait.wait(ctx)
+		pause.For(ctx, wait.Next())
 	}
 }
 

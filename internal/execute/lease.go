@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/machine"
+	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/pkg/job"
 )
 
@@ -26,7 +27,7 @@ const soon = time.Second
 // each, or the worker drains: then those that are left go back to the bus.
 func (l *lane) lease(ctx context.Context, k *kind, claims []*claim) {
 	claims = l.pair(claims)
-	wait := newPause()
+	var wait pause.Backoff
 	for len(claims) > 0 {
 		s, err := l.worker.board.fresh(l.worker.soft, l.worker.need(k))
 		if err != nil {
@@ -39,13 +40,13 @@ func (l *lane) lease(ctx context.Context, k *kind, claims []*claim) {
 		claims = append(undecided, claims[len(batch):]...)
 		switch {
 		case err == nil:
-			wait.reset()
+			wait.Reset()
 		case errors.Is(err, machine.ErrWorkerEnded):
 			l.worker.endSession(s)
 		default:
 			l.worker.log.WarnContext(ctx, "cannot lease, trying again", "lane", l.name, "kind", k.Name, "references", len(claims), "error", err)
 			l.worker.metrics.trouble.Inc()
-			wait.wait(l.worker.soft)
+			pause.For(l.worker.soft, wait.Next())
 		}
 	}
 }

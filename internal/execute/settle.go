@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/machine"
+	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/pkg/job"
 )
 
@@ -99,14 +100,14 @@ func (w *Worker) handBack(s *session, id machine.Attempt) {
 func (s *settling) run(ctx context.Context) {
 	var failed []*ending
 	var trouble bool
-	wait := newPause()
+	var wait pause.Backoff
 	for {
-		batch := s.collect(ctx, failed, trouble, wait)
+		batch := s.collect(ctx, failed, trouble, &wait)
 		if len(batch) == 0 || ctx.Err() != nil {
 			return
 		}
 		if failed, trouble = s.round(ctx, batch); len(failed) == 0 {
-			wait.reset()
+			wait.Reset()
 		}
 	}
 }
@@ -114,11 +115,11 @@ func (s *settling) run(ctx context.Context) {
 // collect returns what failed before and what is there now. If that is nothing new,
 // it waits: for a report, or for the next try of what failed; in trouble for the
 // latter alone. It returns nothing when nothing is to come any more, or ctx ended.
-func (s *settling) collect(ctx context.Context, batch []*ending, trouble bool, wait *pause) []*ending {
+func (s *settling) collect(ctx context.Context, batch []*ending, trouble bool, wait *pause.Backoff) []*ending {
 	var again <-chan time.Time
 	queue, finished := s.queue, s.finished
 	if len(batch) > 0 {
-		timer := time.NewTimer(wait.next.NextBackOff())
+		timer := time.NewTimer(wait.Next())
 		defer timer.Stop()
 		again, finished = timer.C, nil
 	}

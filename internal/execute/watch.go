@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/pkg/job"
 )
 
@@ -17,7 +18,7 @@ const (
 
 // watch looks after what runs, until ctx ends.
 func (w *Worker) watch(ctx context.Context) {
-	for sleep(ctx, watchEvery) {
+	for pause.For(ctx, watchEvery) {
 		w.watchOnce(time.Now())
 	}
 }
