@@ -21,7 +21,8 @@ type session struct {
 	over     chan struct{} // closed when ended
 	attempts map[machine.Attempt]*attempt
 	calls    map[*call]struct{}
-	// never holds fences that must not begin any more: they are being handed back.
+	// never holds fences that must not begin any more: they are being handed back, or
+	// their end could not be committed.
 	never map[machine.Attempt]struct{}
 	// strangers are what the last heartbeat named although nobody here runs it.
 	strangers map[machine.Attempt]struct{}
@@ -106,6 +107,15 @@ func (s *session) settled(ids []machine.Attempt) {
 	for _, id := range ids {
 		delete(s.attempts, id)
 	}
+}
+
+// givenUp forgets an attempt whose end cannot be committed. The ledger goes on to name
+// its fence, and it must not be handed back: it has begun.
+func (s *session) givenUp(id machine.Attempt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.attempts, id)
+	s.never[id] = struct{}{}
 }
 
 // unknownHere compares what the ledger says that the worker holds with what it

@@ -251,7 +251,7 @@ func (s *settling) tryBare(ctx context.Context, e *ending, cause error) error {
 func (s *settling) giveUp(ctx context.Context, e *ending) bool {
 	s.worker.log.LogAttrs(ctx, slog.LevelError, "a result cannot be settled and is given up; its lease will end as unknown", e.logAttrs()...)
 	s.worker.metrics.givenUp.Inc()
-	e.session.settled([]machine.Attempt{e.id})
+	e.session.givenUp(e.id)
 	e.claim.left()
 	s.pending.Add(-1)
 	return true

@@ -132,6 +132,31 @@ func TestResultThatIsNeverTakenIsGivenUpWithoutAnAcknowledgement(t *testing.T) {
 	})
 }
 
+func TestG8ResultThatIsGivenUpIsNotHandedBackAsNeverBegun(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(r *rig) {
+		r.copies = true
+		r.books.onSettle = refusing(func(p machine.Report) bool { return p.Job == 1 && p.Result.Outcome == job.OutcomeDelivered })
+	}, func(t *testing.T, r *rig) {
+		r.put("cursed")
+		for range 40 { // the heartbeats go on to name its fence
+			r.put("fine")
+			r.pass(time.Second)
+		}
+		require.Equal(t, 1, countOf(r.performer.began(), "cursed"))
+		require.Equal(t, job.Leased, r.books.row(1).State, "its lease will end as unknown")
+	})
+}
+
+func countOf(all []string, one string) (n int) {
+	for _, s := range all {
+		if s == one {
+			n++
+		}
+	}
+	return n
+}
+
 func TestOutageOfTheLedgerGivesNoResultUp(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {
