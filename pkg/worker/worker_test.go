@@ -140,7 +140,7 @@ func TestHandlerDecidesWhatBecomesOfItsJob(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-func TestManyJobsAreDeliveredByTwoWorkersOnceEach(t *testing.T) { // G1, G14
+func TestG1ManyJobsAreDeliveredByTwoWorkersOnceEach(t *testing.T) { // G14
 	t.Parallel()
 	in := install(t)
 	const jobs = 2000
