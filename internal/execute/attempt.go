@@ -35,7 +35,8 @@ type attempt struct {
 	reported atomic.Bool
 }
 
-// newAttempts makes an attempt of each grant that a claim waits for.
+// newAttempts makes an attempt of each grant that a claim waits for, leased by a call
+// that was sent at the instant; where that is zero, by the first that asked at the latest.
 func (l *lane) newAttempts(s *session, k *kind, sent time.Time, grants []machine.Grant, claims map[job.Ref]*claim) []*attempt {
 	all := make([]attempt, 0, len(grants))
 	attempts := make([]*attempt, 0, len(grants))
@@ -45,9 +46,13 @@ func (l *lane) newAttempts(s *session, k *kind, sent time.Time, grants []machine
 		if c == nil {
 			continue // not asked for: the next heartbeats hand it back
 		}
+		leaseSent := sent
+		if leaseSent.IsZero() {
+			leaseSent = c.asked
+		}
 		all = append(all, attempt{
 			id:     machine.Attempt{Job: row.Job, Generation: row.Generation, Fence: row.Fence},
-			worker: l.worker, session: s, lane: l, kind: k, grant: &grants[i], claim: c, leaseSent: sent,
+			worker: l.worker, session: s, lane: l, kind: k, grant: &grants[i], claim: c, leaseSent: leaseSent,
 		})
 		attempts = append(attempts, &all[len(all)-1])
 	}

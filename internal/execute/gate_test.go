@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"duly.dev/duly/internal/channel"
+	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/pkg/job"
 )
@@ -116,6 +117,41 @@ func TestG7NoEffectBeginsAfterTheDeadline(t *testing.T) {
 		row := r.requireState(1, job.Quarantined, 0)
 		require.Equal(t, job.ReasonDeadline, row.Reason)
 		r.requireState(2, job.Delivered, 1)
+	})
+}
+
+// A read-back may find the lease of an earlier call, which is older than the last one.
+func TestG7LeaseOfAnEarlierCallIsAsOldAsThat(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(r *rig) {
+		deadline := time.Now().Add(3 * time.Second)
+		r.books.onLease = func(n int, _ machine.LeaseRequest) fault {
+			switch n {
+			case 1:
+				return fault{fail: errReply, later: true}
+			case 2:
+				return fault{fail: errReply}
+			}
+			return fault{}
+		}
+		r.performer.do = func(_ context.Context, e channel.Effect) job.Result {
+			time.Sleep(time.Until(deadline))
+			if err := e.Begin(); err != nil {
+				return job.NotBegun(err.Error())
+			}
+			return job.Done(nil)
+		}
+	}, func(t *testing.T, r *rig) {
+		a := r.spec("a")
+		a.Deadline = time.Now().Add(3 * time.Second)
+		r.books.enqueue(a)
+		r.books.relay()
+		r.settle()         // read back: nothing
+		r.books.comeLate() // and then it is there
+		r.pass(5 * time.Second)
+		require.Empty(t, r.performer.began())
+		row := r.requireState(1, job.Quarantined, 0)
+		require.Equal(t, job.ReasonDeadline, row.Reason)
 	})
 }
 

@@ -74,6 +74,11 @@ func (l *lane) leaseOnce(ctx context.Context, s *session, k *kind, claims []*cla
 	refs := refsOf(claims)
 	out := s.calling(refs)
 	sent := time.Now()
+	for _, c := range claims {
+		if c.asked.IsZero() {
+			c.asked = sent
+		}
+	}
 	var leases machine.Leases
 	err = l.worker.call(func(ctx context.Context) (err error) {
 		leases, err = l.worker.o.Ledger.Lease(ctx, machine.LeaseRequest{Worker: s.worker, Kind: k.Kind.Kind, Refs: refs})
@@ -81,6 +86,7 @@ func (l *lane) leaseOnce(ctx context.Context, s *session, k *kind, claims []*cla
 	})
 	if err != nil {
 		leases = machine.Leases{Grants: l.readBack(ctx, s, refs, err)}
+		sent = time.Time{} // nobody knows which call leased them
 	} else {
 		l.worker.metrics.leaseBatch.Observe(float64(len(refs)))
 		l.worker.claimed()

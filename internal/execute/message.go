@@ -2,6 +2,7 @@ package execute
 
 import (
 	"sync/atomic"
+	"time"
 
 	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/pkg/job"
@@ -20,6 +21,8 @@ type message struct {
 type claim struct {
 	ref     job.Ref
 	message *message
+	// asked is when a lease of it was asked for the first time.
+	asked time.Time
 	// twin is the same reference out of another message that was there at the same
 	// time; both share one lease and one end.
 	twin *claim
