@@ -4,10 +4,12 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"duly.dev/duly/internal/ledger/ledgertest"
 	"duly.dev/duly/internal/machine"
 )
 
@@ -134,6 +136,50 @@ func TestMovedRowsMakeTheRelayReadAgain(t *testing.T) {
 	require.Equal(t, 1, b.keep())
 	require.ErrorIs(t, b.Advance(t.Context(), lane, b.holder, page), machine.ErrLostTopic)
 	require.Len(t, b.announced(), 1)
+}
+
+// What is committed while the leaf is being locked is seen once it is, whatever
+// isolation the server gives to transactions that ask for none.
+func TestRowsThatComeWhileTheirLeafIsLockedAreKept(t *testing.T) {
+	t.Parallel()
+	pool := ledgertest.New(t)
+	var name string
+	require.NoError(t, pool.QueryRow(t.Context(), `SELECT quote_ident(current_database())`).Scan(&name))
+	_, err := pool.Exec(t.Context(), `ALTER DATABASE `+name+` SET default_transaction_isolation = 'repeatable read'`)
+	require.NoError(t, err)
+	pool.Reset() // to connections that know
+	b := benchOn(t, pool)
+	b.claim(lane)
+	rows := 1
+	b.write(lane, 1)
+	for emptied := 0; emptied == 0; { // a machine that is busy may be too slow for its patience
+		b.age()
+		blocker, err := b.pool.Begin(t.Context())
+		require.NoError(t, err)
+		_, err = blocker.Exec(t.Context(), `SELECT FROM duly.topic FOR UPDATE`)
+		require.NoError(t, err)
+		type result struct {
+			emptied int
+			err     error
+		}
+		kept := make(chan result, 1)
+		go func() {
+			n, err := b.KeepOutbox(context.WithoutCancel(t.Context()))
+			kept <- result{n, err}
+		}()
+		require.Eventually(t, func() bool {
+			return b.count(`SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+				WHERE NOT l.granted AND a.datname = current_database()`) > 0 || len(kept) > 0
+		}, 30*time.Second, time.Millisecond)
+		b.exec(`INSERT INTO duly.outbox (slot, topic, kind, jobs, generations, emissions)
+			SELECT (extract(epoch FROM clock_timestamp())::bigint / 600 + 6) % 12, $1, id, '{2}', '{1}', '{1}' FROM duly.kind`, lane)
+		rows++
+		require.NoError(t, blocker.Rollback(t.Context()))
+		r := <-kept
+		require.NoError(t, r.err)
+		emptied = r.emptied
+	}
+	require.Equal(t, rows, b.count(`SELECT count(*) FROM duly.outbox`))
 }
 
 func TestKeepingTheOutboxUnderWayLosesNothing(t *testing.T) {

@@ -17,7 +17,8 @@ const maxConflicts = 5
 
 // inTx runs do in a transaction that commits durably. A deadlock or serialization
 // failure is repeated, since nothing of it was committed; a COMMIT whose reply was
-// lost is never repeated: its error says ErrUnclear, and the caller reads back.
+// lost is never repeated: its error says ErrUnclear, and the caller reads back. What
+// follows a lock sees what was committed before it, whatever the server's default is.
 func (l *Ledger) inTx(ctx context.Context, doing string, do func(pgx.Tx) error) error {
 	for n := 1; ; n++ {
 		err := l.once(ctx, do)
@@ -31,7 +32,7 @@ func (l *Ledger) inTx(ctx context.Context, doing string, do func(pgx.Tx) error) 
 }
 
 func (l *Ledger) once(ctx context.Context, do func(pgx.Tx) error) error {
-	tx, err := l.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: "BEGIN; " + stmt("hot") + "; " + stmt("bounded")})
+	tx, err := l.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: "BEGIN ISOLATION LEVEL READ COMMITTED; " + stmt("hot") + "; " + stmt("bounded")})
 	if err != nil {
 		return fmt.Errorf("beginning a transaction: %w", err)
 	}
