@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"duly.dev/duly/internal/pause"
 )
 
 // hookServer receives webhooks as hookPlan says. It keeps every Idempotency-Key: what
@@ -87,7 +89,7 @@ func (h *hookServer) receive(w http.ResponseWriter, r *http.Request) {
 		h.answer(w, key, http.StatusOK)
 		return
 	}
-	pause(r.Context(), plan.delay)
+	pause.For(r.Context(), plan.delay)
 	if plan.status == 0 {
 		panic(http.ErrAbortHandler) // how net/http closes a connection without an answer
 	}
@@ -125,17 +127,4 @@ func (h *hookServer) keep(key string) *known {
 		h.known[key] = k
 	}
 	return k
-}
-
-// pause waits, or until the client has given up.
-func pause(ctx context.Context, d time.Duration) {
-	if d == 0 {
-		return
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

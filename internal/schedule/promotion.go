@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"duly.dev/duly/internal/machine"
+	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/pkg/job"
 )
 
@@ -71,20 +71,19 @@ func New(o Options) (*Promotion, error) {
 // Run promotes until ctx ends and returns its error. What goes wrong meanwhile is
 // logged, counted and tried again.
 func (p *Promotion) Run(ctx context.Context) error {
-	failures := 0
+	var wait pause.Backoff
 	for ctx.Err() == nil {
 		rest, err := p.look(ctx)
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
-			rest = backoff(failures)
-			failures++
+			rest = wait.Next()
 			p.metrics.failures.Inc()
 			p.options.Log.WarnContext(ctx, "promoting", "error", err, "next_in", rest)
 		default:
-			failures = 0
+			wait.Reset()
 		}
-		pause(ctx, rest)
+		pause.For(ctx, rest)
 	}
 	return ctx.Err()
 }
@@ -143,26 +142,4 @@ func (w *walk) went(p machine.Promotion) (more bool) {
 		w.place = p.Next // nothing was due from the front: go on where the walk has ended
 	}
 	return p.More
-}
-
-const (
-	firstWait   = 50 * time.Millisecond
-	longestWait = 5 * time.Second
-)
-
-// backoff is how long to wait after failures: 50 ms, doubling to 5 s, with jitter, so
-// that schedulers that failed together do not come back together.
-func backoff(failures int) time.Duration {
-	wait := min(firstWait<<min(failures, 7), longestWait)
-	return wait/2 + rand.N(wait/2)
-}
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

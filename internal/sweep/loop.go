@@ -2,8 +2,9 @@ package sweep
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
+
+	"duly.dev/duly/internal/pause"
 )
 
 // loop is one sweep: a round of bounded work, at once again while there is more, else
@@ -23,6 +24,7 @@ const roundBound = time.Minute
 // run makes rounds until ctx ends. What goes wrong is counted and tried again; of a
 // series of failures ever fewer are logged.
 func (s *Sweeper) run(ctx context.Context, l loop) {
+	var wait pause.Backoff
 	failures := 0
 	for ctx.Err() == nil {
 		more, err := s.once(ctx, l)
@@ -31,7 +33,7 @@ func (s *Sweeper) run(ctx context.Context, l loop) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			rest = backoff(failures)
+			rest = wait.Next()
 			failures++
 			s.metrics.failures.WithLabelValues(l.name).Inc()
 			if l.lost != nil {
@@ -41,11 +43,13 @@ func (s *Sweeper) run(ctx context.Context, l loop) {
 				s.log.WarnContext(ctx, "sweeping", "sweep", l.name, "error", err, "failures", failures, "next_in", rest)
 			}
 		case more:
-			failures, rest = 0, 0
-		default:
-			failures = 0
+			rest = 0
 		}
-		pause(ctx, rest)
+		if err == nil {
+			failures = 0
+			wait.Reset()
+		}
+		pause.For(ctx, rest)
 	}
 }
 
@@ -57,26 +61,4 @@ func (s *Sweeper) once(ctx context.Context, l loop) (more bool, err error) {
 		return false, err
 	}
 	return l.round(ctx)
-}
-
-const (
-	firstWait   = 50 * time.Millisecond
-	longestWait = 5 * time.Second
-)
-
-// backoff is how long to wait after failures: 50 ms, doubling to 5 s, with jitter, so
-// that sweeps that failed together do not come back together.
-func backoff(failures int) time.Duration {
-	wait := min(firstWait<<min(failures, 7), longestWait)
-	return wait/2 + rand.N(wait/2)
-}
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

@@ -15,6 +15,7 @@ import (
 	"duly.dev/duly/internal/contact"
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/internal/memledger"
+	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/pkg/job"
 )
 
@@ -118,7 +119,7 @@ func (r *rig) beat(w machine.Worker) (stop func()) {
 		defer close(done)
 		for ctx.Err() == nil {
 			_, _ = r.Heartbeat(ctx, w.ID) // what the ledger refuses is what the test looks at
-			pause(ctx, 5*time.Second)
+			pause.For(ctx, 5*time.Second)
 		}
 	}()
 	return func() { cancel(); <-done }
