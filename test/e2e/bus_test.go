@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -63,6 +64,37 @@ func (r *rig) relayed(lane string) bool {
 	depth, err := r.ledger.OutboxDepth(r.t.Context(), lane, 1)
 	require.NoError(r.t, err)
 	return depth == 0
+}
+
+// G2: the bus is restarted, with what it has stored, while jobs flow.
+func TestG2RestartOfTheBusLosesNothing(t *testing.T) {
+	t.Parallel()
+	store := t.TempDir()
+	server, err := devstack.StartNATS(devstack.NATSOptions{StoreDir: store})
+	require.NoError(t, err)
+	port := server.Port()
+	t.Cleanup(func() { require.NoError(t, server.Stop()) })
+	r := newRig(t, calm, servers{bus: server.URL()})
+	r.web.plans(func(v *visit) {
+		v.act()
+		elapse(10 * time.Millisecond)
+		v.answer(http.StatusOK)
+	})
+	r.start(scheduler, dispatcher, worker)
+	for round := range 3 {
+		before := r.web.total()
+		name := strconv.Itoa(round)
+		r.enqueue(append(r.jobs(plain, "p"+name, 60), r.jobs(deduped, "d"+name, 60)...)...)
+		r.await("jobs flow", func() bool { return r.web.total() > before+10 })
+		require.NoError(t, server.Stop())
+		r.enqueue(append(r.jobs(plain, "away-p"+name, 20), r.jobs(deduped, "away-d"+name, 20)...)...)
+		server, err = devstack.StartNATS(devstack.NATSOptions{StoreDir: store, Port: port})
+		require.NoError(t, err)
+	}
+	require.Equal(t, map[job.State]int{job.Delivered: 480}, r.account())
+	for _, g := range r.generations() {
+		require.Equal(t, int32(1), g.Attempt, "%s: the trouble of the bus burned an attempt", g)
+	}
 }
 
 // waitingOnBus counts the messages that wait on the rig's lanes.

@@ -170,6 +170,9 @@ func TestSchemaOfAnotherVersionIsRefused(t *testing.T) {
 				require.NotZero(t, p.exit(), "%s", name)
 				require.Contains(t, p.log.String(), c.advice, "%s", name)
 			}
+			_, said, code := r.dlq("list")
+			require.NotZero(t, code)
+			require.Contains(t, said, c.advice)
 		})
 	}
 }
