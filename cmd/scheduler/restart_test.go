@@ -41,7 +41,7 @@ func TestLedgerThatIsDownIsWaitedForAndKillsNobody(t *testing.T) {
 	<-timer.C // longer than the lease time
 	require.NoError(t, server.Restart(t.Context()))
 
-	var made []ledger.Enqueued
+	var made []machine.Enqueued
 	eventually(t, "the ledger is back", func() bool {
 		var err error
 		made, err = l.Enqueue(t.Context(), pool, []job.Spec{{Kind: "reminder", Key: "soon", Payload: []byte(`{}`), Due: time.Now().Add(7 * time.Second)}})

@@ -11,26 +11,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/job"
 )
 
 // Batcher is a transaction, the caller's own perhaps, or a pool.
 type Batcher interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
-}
-
-// Enqueued is what became of one request.
-type Enqueued struct {
-	// Job is the job's id: the new one, or the one that has the key already.
-	Job int64
-	// Created is false where the same request had been accepted before.
-	Created bool
-	// Replaced: the job has the request's body from now on (Replace).
-	Replaced bool
-	// State is the last state of a job that was removed since; empty otherwise.
-	State job.State
-	// Refused is why there is no job: a *job.Refusal, or several joined; nil otherwise.
-	Refused error
 }
 
 // maxTrace is the length of a W3C trace context; a longer one is none.
@@ -44,8 +31,8 @@ const EnqueueBatch = maxOutboxRefs
 // request, in their order. Requests must have passed job.Spec.Validate; what only
 // the ledger can say (unknown kind, a deadline passed by its clock, a conflict) is
 // refused here, and costs the neighbours nothing. The error is the transaction's.
-func (l *Ledger) Enqueue(ctx context.Context, tx Batcher, specs []job.Spec) ([]Enqueued, error) {
-	all := make([]Enqueued, len(specs))
+func (l *Ledger) Enqueue(ctx context.Context, tx Batcher, specs []job.Spec) ([]machine.Enqueued, error) {
+	all := make([]machine.Enqueued, len(specs))
 	order := make([]*request, 0, len(specs))
 	for i := range specs {
 		s := &specs[i]
@@ -79,7 +66,7 @@ type request struct {
 	late bool
 }
 
-func (l *Ledger) enqueue(ctx context.Context, tx Batcher, part []*request, all []Enqueued) error {
+func (l *Ledger) enqueue(ctx context.Context, tx Batcher, part []*request, all []machine.Enqueued) error {
 	batch := &pgx.Batch{}
 	batch.Queue(stmt("durable"))
 	l.queueEnqueue(batch, part)
@@ -101,7 +88,7 @@ func (l *Ledger) enqueue(ctx context.Context, tx Batcher, part []*request, all [
 		r := part[n-1]
 		switch what {
 		case "created":
-			all[r.at] = Enqueued{Job: id, Created: true}
+			all[r.at] = machine.Enqueued{Job: id, Created: true}
 		default:
 			r.late = what == "late"
 			rest = append(rest, r)
@@ -142,7 +129,7 @@ func (l *Ledger) queueEnqueue(batch *pgx.Batch, part []*request) {
 // answerRest answers requests whose key is taken or that are late. The same body is
 // the same request, however late it is repeated; another one is a conflict; what is
 // late and new is refused.
-func (l *Ledger) answerRest(ctx context.Context, tx Batcher, rest []*request, all []Enqueued) error {
+func (l *Ledger) answerRest(ctx context.Context, tx Batcher, rest []*request, all []machine.Enqueued) error {
 	if len(rest) == 0 {
 		return nil
 	}
@@ -178,9 +165,9 @@ func (l *Ledger) answerRest(ctx context.Context, tx Batcher, rest []*request, al
 		case !ok:
 			return fmt.Errorf("the key of %s/%s is taken, but by nothing that this transaction sees: repeat it", r.Kind, r.Key)
 		case h.Body != r.body:
-			all[r.at] = Enqueued{Job: h.Job, State: job.State(value(h.State)), Refused: job.Refuse("key", r.Key, job.RuleConflict, "")}
+			all[r.at] = machine.Enqueued{Job: h.Job, State: job.State(value(h.State)), Refused: job.Refuse("key", r.Key, job.RuleConflict, "")}
 		default:
-			all[r.at] = Enqueued{Job: h.Job, State: job.State(value(h.State))}
+			all[r.at] = machine.Enqueued{Job: h.Job, State: job.State(value(h.State))}
 		}
 	}
 	return nil

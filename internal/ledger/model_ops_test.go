@@ -10,10 +10,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"duly.dev/duly/internal/ledger"
 	"duly.dev/duly/internal/ledger/ledgertest"
 	"duly.dev/duly/internal/machine"
-	"duly.dev/duly/internal/memledger"
 	"duly.dev/duly/pkg/job"
 )
 
@@ -78,10 +76,10 @@ func (tw *twins) frame(specs []job.Spec) []job.Spec {
 func (tw *twins) enqueue() {
 	specs := tw.specs()
 	pg, mem := both(tw, "enqueue",
-		func() ([]ledger.Enqueued, error) {
+		func() ([]machine.Enqueued, error) {
 			return tw.pg.Enqueue(tw.clock.ctx, tw.clock.pool, tw.frame(specs))
 		},
-		func() ([]memledger.Enqueued, error) { return tw.mem.Enqueue(tw.clock.ctx, specs) })
+		func() ([]machine.Enqueued, error) { return tw.mem.Enqueue(tw.clock.ctx, specs) })
 	tw.accepted("enqueue", specs, pg, mem)
 }
 
@@ -95,7 +93,7 @@ func (tw *twins) replace() {
 		return again
 	})
 	pg, mem := both(tw, "replace",
-		func() ([]ledger.Enqueued, error) {
+		func() ([]machine.Enqueued, error) {
 			tx, err := tw.clock.pool.Begin(tw.clock.ctx)
 			if err != nil {
 				return nil, err
@@ -106,11 +104,11 @@ func (tw *twins) replace() {
 			}
 			return made, tx.Commit(tw.clock.ctx)
 		},
-		func() ([]memledger.Enqueued, error) { return tw.mem.Replace(tw.clock.ctx, specs) })
+		func() ([]machine.Enqueued, error) { return tw.mem.Replace(tw.clock.ctx, specs) })
 	tw.accepted("replace", specs, pg, mem)
 }
 
-func (tw *twins) accepted(doing string, specs []job.Spec, pg []ledger.Enqueued, mem []memledger.Enqueued) {
+func (tw *twins) accepted(doing string, specs []job.Spec, pg, mem []machine.Enqueued) {
 	var r, m []accepted
 	for i, s := range specs {
 		r = append(r, accepted{pg[i].Created, pg[i].Replaced, told(pg[i].Refused)})

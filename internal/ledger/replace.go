@@ -15,7 +15,7 @@ import (
 // another body and no attempt of it has begun, the job gets the request's body, due
 // time and deadline in place of its own. Where one has begun the request is refused
 // as a conflict.
-func (l *Ledger) Replace(ctx context.Context, tx pgx.Tx, specs []job.Spec) ([]Enqueued, error) {
+func (l *Ledger) Replace(ctx context.Context, tx pgx.Tx, specs []job.Spec) ([]machine.Enqueued, error) {
 	all, err := l.Enqueue(ctx, tx, specs)
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (l *Ledger) Replace(ctx context.Context, tx pgx.Tx, specs []job.Spec) ([]En
 }
 
 // replace decides one replacement and gathers what it writes.
-func (l *Ledger) replace(s job.Spec, e *Enqueued, locked map[rowID]machine.Row, w *writer, batch *pgx.Batch) {
+func (l *Ledger) replace(s job.Spec, e *machine.Enqueued, locked map[rowID]machine.Row, w *writer, batch *pgx.Batch) {
 	at := rowID{e.Job, 1}
 	row, ok := locked[at]
 	if !ok {
@@ -66,7 +66,7 @@ func (l *Ledger) replace(s job.Spec, e *Enqueued, locked map[rowID]machine.Row, 
 	}
 	w.add(row, after, change, target{})
 	locked[at] = after
-	*e = Enqueued{Job: e.Job, Replaced: true}
+	*e = machine.Enqueued{Job: e.Job, Replaced: true}
 	batch.Queue(stmt("replace_body"), at.job, [16]byte(job.KeyHash(s.Kind, s.Key)), [16]byte(s.BodyHash()),
 		orNull(s.Destination), s.Payload, orNull(s.Subject), orNull(s.Period), orNull(s.DeadlineZone), orNull(s.DeadlineLocal),
 		orNull(s.TraceParent), after.Due, null(after.Deadline), null(after.ExpiresAt()))

@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"duly.dev/duly/internal/ledger"
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/job"
 )
@@ -17,9 +16,9 @@ func specOf(key, payload string, due time.Time) job.Spec {
 	return job.Spec{Kind: kind, Key: key, Payload: []byte(payload), Due: due}
 }
 
-func (c *crew) replace(specs ...job.Spec) []ledger.Enqueued {
+func (c *crew) replace(specs ...job.Spec) []machine.Enqueued {
 	c.t.Helper()
-	var all []ledger.Enqueued
+	var all []machine.Enqueued
 	err := pgx.BeginFunc(c.t.Context(), c.pool, func(tx pgx.Tx) (err error) {
 		all, err = c.Replace(c.t.Context(), tx, specs)
 		return err
@@ -35,11 +34,11 @@ func TestReplaceChangesTheBodyBeforeAnyAttempt(t *testing.T) {
 	made := c.replace(specOf("a", `1`, time.Time{}))[0]
 	require.True(t, made.Created)
 	again := c.replace(specOf("a", `1`, time.Time{}))[0]
-	require.Equal(t, ledger.Enqueued{Job: made.Job}, again, "the same request is the same job")
+	require.Equal(t, machine.Enqueued{Job: made.Job}, again, "the same request is the same job")
 
 	moved := specOf("a", `2`, later)
 	moved.Destination, moved.Deadline = "x@example.com", later.Add(time.Hour)
-	require.Equal(t, ledger.Enqueued{Job: made.Job, Replaced: true}, c.replace(moved)[0])
+	require.Equal(t, machine.Enqueued{Job: made.Job, Replaced: true}, c.replace(moved)[0])
 	g := c.current("a")
 	require.Equal(t, job.Scheduled, g.State)
 	require.Equal(t, job.WaitingDue, g.Waiting)
@@ -48,7 +47,7 @@ func TestReplaceChangesTheBodyBeforeAnyAttempt(t *testing.T) {
 	require.Equal(t, `2`, string(g.Payload))
 	require.Equal(t, "x@example.com", g.Destination)
 	require.Len(t, c.ask(c.worker, job.Ref{Job: made.Job, Generation: 1, Emission: 1}).Stale, 1, "its old emission does nothing")
-	require.Equal(t, ledger.Enqueued{Job: made.Job}, c.replace(moved)[0])
+	require.Equal(t, machine.Enqueued{Job: made.Job}, c.replace(moved)[0])
 
 	require.True(t, c.replace(specOf("a", `3`, time.Time{}))[0].Replaced)
 	g = c.current("a")
@@ -104,7 +103,7 @@ func TestReplacesAtOnceLeaveOneWholeBody(t *testing.T) {
 	}
 	all.Wait()
 	g := c.current("contested")
-	require.Equal(t, ledger.Enqueued{Job: id}, c.replace(specOf("contested", string(g.Payload), time.Time{}))[0],
+	require.Equal(t, machine.Enqueued{Job: id}, c.replace(specOf("contested", string(g.Payload), time.Time{}))[0],
 		"the key's body is the one that is kept")
 	require.Equal(t, 1, c.emissions(id, 1))
 }
@@ -122,6 +121,6 @@ func TestSameRequestIsAnsweredHoweverLateItIsRepeated(t *testing.T) {
 	other.Key = "other"
 	all, err := c.Enqueue(t.Context(), c.pool, []job.Spec{s, other})
 	require.NoError(t, err)
-	require.Equal(t, ledger.Enqueued{Job: made[0].Job}, all[0])
+	require.Equal(t, machine.Enqueued{Job: made[0].Job}, all[0])
 	require.Equal(t, job.RuleDeadlinePast, job.Refusals(all[1].Refused)[0].Rule, "what is late and new is refused")
 }

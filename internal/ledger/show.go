@@ -216,7 +216,7 @@ func (l *Ledger) showLeases(ctx context.Context, tx pgx.Tx, story *machine.Story
 		return nil, fmt.Errorf("reading its leases: %w", err)
 	}
 	leases, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (machine.Logged, error) {
-		e := machine.Logged{Record: machine.Record{Name: machine.Lease, To: job.Leased}}
+		e := machine.Logged{Record: machine.Record{Name: machine.Lease, To: job.Leased, Actor: "worker"}}
 		var version *string
 		err := r.Scan(&e.At, &e.EndsAt, &e.Worker, &e.Policy, &e.Generation, &e.Fence, &e.Attempt, &version)
 		e.Version = value(version)

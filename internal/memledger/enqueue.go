@@ -9,35 +9,21 @@ import (
 	"duly.dev/duly/pkg/job"
 )
 
-// Enqueued is what became of one request.
-type Enqueued struct {
-	// Job is the job's id: the new one, or the one that has the key already.
-	Job int64
-	// Created is false where the same request had been accepted before.
-	Created bool
-	// Replaced: the job has the request's body in place of its own.
-	Replaced bool
-	// State is the last state of a job that was removed since; empty otherwise.
-	State job.State
-	// Refused is why nothing was accepted; nil otherwise.
-	Refused error
-}
-
 // Enqueue accepts requests in one transaction and returns one Enqueued a request.
 // Requests must have passed job.Spec.Validate. The same body is the same request,
 // another one is a conflict.
-func (l *Ledger) Enqueue(ctx context.Context, specs []job.Spec) ([]Enqueued, error) {
+func (l *Ledger) Enqueue(ctx context.Context, specs []job.Spec) ([]machine.Enqueued, error) {
 	return l.enqueue(ctx, specs, false)
 }
 
 // Replace is Enqueue, but another body takes the place of the job's as long as no
 // attempt has begun.
-func (l *Ledger) Replace(ctx context.Context, specs []job.Spec) ([]Enqueued, error) {
+func (l *Ledger) Replace(ctx context.Context, specs []job.Spec) ([]machine.Enqueued, error) {
 	return l.enqueue(ctx, specs, true)
 }
 
-func (l *Ledger) enqueue(ctx context.Context, specs []job.Spec, replace bool) ([]Enqueued, error) {
-	all := make([]Enqueued, len(specs))
+func (l *Ledger) enqueue(ctx context.Context, specs []job.Spec, replace bool) ([]machine.Enqueued, error) {
+	all := make([]machine.Enqueued, len(specs))
 	err := l.write(ctx, "Enqueue", func(now time.Time) error {
 		var announced []announcement
 		for i, s := range specs {
@@ -54,27 +40,27 @@ func (l *Ledger) enqueue(ctx context.Context, specs []job.Spec, replace bool) ([
 	return all, nil
 }
 
-func (l *Ledger) accept(s job.Spec, replace bool, now time.Time) (Enqueued, []announcement) {
+func (l *Ledger) accept(s job.Spec, replace bool, now time.Time) (machine.Enqueued, []announcement) {
 	hash := job.KeyHash(s.Kind, s.Key)
 	s.Due, s.Deadline = s.Due.Truncate(time.Microsecond), s.Deadline.Truncate(time.Microsecond) // as a ledger keeps them
 	taken := l.keys[hash]
 	if refusal := l.known(s.Kind); refusal != nil {
-		return Enqueued{Refused: refusal}, nil
+		return machine.Enqueued{Refused: refusal}, nil
 	}
 	if !s.Deadline.IsZero() && !s.Deadline.After(now) && (taken == nil || replace) {
-		return Enqueued{Refused: job.Refuse("deadline", s.Deadline.UTC().Format(time.RFC3339), job.RuleDeadlinePast, "")}, nil
+		return machine.Enqueued{Refused: job.Refuse("deadline", s.Deadline.UTC().Format(time.RFC3339), job.RuleDeadlinePast, "")}, nil
 	}
 	switch {
 	case taken == nil:
 		l.jobID++
 		l.keys[hash] = &key{body: s.BodyHash(), job: l.jobID}
-		return Enqueued{Job: l.jobID, Created: true}, l.begin(l.jobID, s, now)
+		return machine.Enqueued{Job: l.jobID, Created: true}, l.begin(l.jobID, s, now)
 	case taken.body == s.BodyHash():
-		return Enqueued{Job: taken.job, State: taken.state}, nil
+		return machine.Enqueued{Job: taken.job, State: taken.state}, nil
 	case replace && taken.state == "":
 		return l.replace(taken, s, now)
 	}
-	return Enqueued{Job: taken.job, State: taken.state, Refused: job.Refuse("key", s.Key, job.RuleConflict, "")}, nil
+	return machine.Enqueued{Job: taken.job, State: taken.state, Refused: job.Refuse("key", s.Key, job.RuleConflict, "")}, nil
 }
 
 func (l *Ledger) begin(id int64, s job.Spec, now time.Time) []announcement {
@@ -104,17 +90,17 @@ func announcements(row machine.Row, emissions []machine.Emission, trace string) 
 	return all
 }
 
-func (l *Ledger) replace(taken *key, s job.Spec, now time.Time) (Enqueued, []announcement) {
+func (l *Ledger) replace(taken *key, s job.Spec, now time.Time) (machine.Enqueued, []announcement) {
 	e := l.jobs[taken.job]
 	g := e.current()
 	row, change := machine.Replace(l.row(e, g), s.Due, s.Deadline, now)
 	if change.Refused != machine.Applied {
-		return Enqueued{Job: taken.job, Refused: job.Refuse("key", s.Key, job.RuleConflict, "an attempt has begun")}, nil
+		return machine.Enqueued{Job: taken.job, Refused: job.Refuse("key", s.Key, job.RuleConflict, "an attempt has begun")}, nil
 	}
 	taken.body = s.BodyHash()
 	s.Payload = bytes.Clone(s.Payload)
 	e.spec = s
 	*g = *newGeneration(s, row)
 	l.record(now, row, change.Record, target{})
-	return Enqueued{Job: taken.job, Replaced: true}, announcements(row, change.Emissions, s.TraceParent)
+	return machine.Enqueued{Job: taken.job, Replaced: true}, announcements(row, change.Emissions, s.TraceParent)
 }

@@ -135,7 +135,7 @@ func TestEnqueueIsIdempotentOnTheKey(t *testing.T) {
 	first := b.enqueue("k")
 	again, err := b.Enqueue(t.Context(), []job.Spec{spec("k")})
 	require.NoError(t, err)
-	require.Equal(t, memledger.Enqueued{Job: first.Job}, again[0])
+	require.Equal(t, machine.Enqueued{Job: first.Job}, again[0])
 	other := spec("k")
 	other.Payload = []byte(`{"a":1}`)
 	conflict, err := b.Enqueue(t.Context(), []job.Spec{other, {Kind: "unknown", Key: "x", Payload: []byte(`1`)}, spec("l")})
@@ -165,7 +165,7 @@ func TestALateBodyOfATakenKeyIsStillTheSameRequest(t *testing.T) {
 		time.Sleep(time.Hour)
 		again, err := b.Enqueue(t.Context(), []job.Spec{s})
 		require.NoError(t, err)
-		require.Equal(t, memledger.Enqueued{Job: made[0].Job}, again[0])
+		require.Equal(t, machine.Enqueued{Job: made[0].Job}, again[0])
 		s.Key = "other"
 		late, err := b.Enqueue(t.Context(), []job.Spec{s})
 		require.NoError(t, err)

@@ -80,7 +80,7 @@ func (l *Ledger) logged(e Event, p machine.Policy) machine.Logged {
 		if w := l.workers[e.Worker]; w != nil {
 			told.Version = w.Version
 		}
-		told.Record = machine.Record{Name: machine.Lease, To: job.Leased, Attempt: e.Attempt, Fence: e.Fence, Worker: e.Worker}
+		told.Record = machine.Record{Name: machine.Lease, To: job.Leased, Attempt: e.Attempt, Fence: e.Fence, Worker: e.Worker, Actor: e.Actor}
 	}
 	return told
 }

@@ -11,6 +11,7 @@ import (
 
 	"duly.dev/duly/internal/calendar"
 	"duly.dev/duly/internal/ledger"
+	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/internal/traceparent"
 	"duly.dev/duly/pkg/job"
 )
@@ -148,7 +149,7 @@ func (c *Client) ScheduleMany(ctx context.Context, tx pgx.Tx, specs []job.Spec, 
 	return all, nil
 }
 
-func (c *Client) enqueue(ctx context.Context, tx pgx.Tx, specs []job.Spec) ([]ledger.Enqueued, error) {
+func (c *Client) enqueue(ctx context.Context, tx pgx.Tx, specs []job.Spec) ([]machine.Enqueued, error) {
 	return c.ledger.Enqueue(ctx, tx, specs)
 }
 
@@ -180,7 +181,7 @@ func (c *Client) refuse(s job.Spec, limits job.Limits) error {
 	return nil
 }
 
-func scheduled(e ledger.Enqueued) Scheduled {
+func scheduled(e machine.Enqueued) Scheduled {
 	s := Scheduled{Status: Existing, ID: e.Job, Last: e.State, Reason: e.Refused}
 	switch {
 	case e.Refused != nil:
