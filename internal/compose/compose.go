@@ -87,7 +87,7 @@ func Bus(ctx context.Context, s *app.Service, url string, config *app.Config) (b
 	}
 	b, err := natsbus.Connect(ctx, url, natsbus.Options{
 		Prefix: config.Prefix, Name: s.Process.Name,
-		Logger: app.Component(s.Log, "bus"), Registerer: s.Registry,
+		Log: app.Component(s.Log, "bus"), Metrics: s.Registry,
 	})
 	if err != nil {
 		return nil, err

@@ -45,7 +45,7 @@ func Worker(s *app.Service, config *app.Config, parts WorkerParts) error {
 		Label: label(), Version: s.Process.Version,
 		Slots: c.Slots, LeaseTime: c.LeaseTime, Heartbeat: c.Heartbeat, Drain: c.Drain,
 		Claimed: s.Readiness.Loop("worker", staleHeartbeats*c.Heartbeat),
-		Log:     app.Component(s.Log, "worker"), Registerer: s.Registry, Tracer: s.Tracer,
+		Log:     app.Component(s.Log, "worker"), Metrics: s.Registry, Tracer: s.Tracer,
 	})
 	if err != nil {
 		return app.Exit(app.ExitUsage, fmt.Errorf("making the worker: %w", err))

@@ -249,7 +249,7 @@ func TestASuccessBesidesASuccessorIsCountedAsADuplicate(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	inBubble(t, func(r *rig) {
-		r.options.Registerer = registry
+		r.options.Metrics = registry
 		r.performer.do = r.hold
 	}, func(t *testing.T, r *rig) {
 		r.put("a")

@@ -68,8 +68,8 @@ type Options struct {
 	Claimed func()
 	// Log gets what an operator should know; nil discards it.
 	Log *slog.Logger
-	// Registerer gets the metrics; nil keeps none.
-	Registerer prometheus.Registerer
+	// Metrics takes the metrics; nil drops them.
+	Metrics prometheus.Registerer
 	// Tracer makes the spans of attempts; nil makes none.
 	Tracer trace.TracerProvider
 }
@@ -120,7 +120,7 @@ func New(o Options) (*Worker, error) {
 	}
 	w := &Worker{
 		o: o, log: o.Log,
-		metrics: newMetrics(o.Registerer), kinds: make(map[string]*kind, len(o.Kinds)), board: newBoard(),
+		metrics: newMetrics(o.Metrics), kinds: make(map[string]*kind, len(o.Kinds)), board: newBoard(),
 		wall: func() time.Time { return time.Now().Round(0) },
 	}
 	if _, off := o.Tracer.(noop.TracerProvider); !off {
@@ -139,7 +139,7 @@ func New(o Options) (*Worker, error) {
 		}
 		one := &lane{worker: w, name: l.Name, need: min(pack, share), slots: newSlots(share), inbox: newInbox()}
 		w.lanes = append(w.lanes, one)
-		w.metrics.watchSlots(o.Registerer, one)
+		w.metrics.watchSlots(o.Metrics, one)
 	}
 	return w, nil
 }

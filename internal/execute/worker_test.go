@@ -55,7 +55,7 @@ func TestMetricsAreNamedWellAndCountLogicalEnds(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	inBubble(t, func(r *rig) {
-		r.options.Registerer = registry
+		r.options.Metrics = registry
 		r.kind.Codes = []job.Code{"QUOTA"}
 		r.performer.do = script(map[string]job.Result{
 			"ok": job.Done(nil), "quota": job.NotDone(job.ClassTransient, "QUOTA", ""), "odd": job.NotDone(job.ClassPermanent, "ODD", ""),

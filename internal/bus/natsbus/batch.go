@@ -58,7 +58,7 @@ func (b *Bus) sendBatch(ctx context.Context, parcels []parcel) error {
 	defer cancel()
 	_, err := b.js.PublishMsg(ctx, commit, jetstream.WithRetryAttempts(0))
 	if err != nil {
-		b.options.Logger.DebugContext(ctx, "a batch was not taken; its messages are sent singly", "stream", parcels[0].topic.stream, "error", err)
+		b.options.Log.DebugContext(ctx, "a batch was not taken; its messages are sent singly", "stream", parcels[0].topic.stream, "error", err)
 	}
 	return err
 }

@@ -67,7 +67,7 @@ func Connect(ctx context.Context, serverURL string, options Options) (*Bus, erro
 	}
 	b := &Bus{
 		options:     options,
-		metrics:     newMetrics(options.Registerer),
+		metrics:     newMetrics(options.Metrics),
 		closed:      make(chan struct{}),
 		reconnected: make(chan struct{}),
 		known:       map[string]string{},
@@ -115,7 +115,7 @@ func (b *Bus) dial(ctx context.Context, serverURL, hosts string) (*nats.Conn, er
 		return err
 	}
 	waiting := func(err error, wait time.Duration) {
-		b.options.Logger.WarnContext(ctx, "waiting for NATS", "hosts", hosts, "error", err, "retry_in", wait)
+		b.options.Log.WarnContext(ctx, "waiting for NATS", "hosts", hosts, "error", err, "next_in", wait)
 	}
 	if err := backoff.RetryNotify(try, backoff.WithContext(newBackoff(), ctx), waiting); err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func newBackoff() *backoff.ExponentialBackOff {
 }
 
 func (b *Bus) connOptions() []nats.Option {
-	log := b.options.Logger
+	log := b.options.Log
 	options := []nats.Option{
 		nats.Name(b.options.Name),
 		nats.Timeout(dialTimeout),

@@ -26,7 +26,7 @@ func TestConnectWaitsForTheServer(t *testing.T) {
 	log := &record{waiting: make(chan struct{})}
 	connected := make(chan error, 1)
 	go func() {
-		b, err := natsbus.Connect(t.Context(), url, natsbus.Options{Logger: slog.New(log)})
+		b, err := natsbus.Connect(t.Context(), url, natsbus.Options{Log: slog.New(log)})
 		if err == nil {
 			err = b.Healthy()
 			_ = b.Close()
@@ -94,7 +94,7 @@ func TestPasswordInTheURL(t *testing.T) {
 		<-log.waiting
 		cancel()
 	}()
-	_, err = natsbus.Connect(ctx, "nats://duly:wrong-secret@"+host, natsbus.Options{Logger: slog.New(log)})
+	_, err = natsbus.Connect(ctx, "nats://duly:wrong-secret@"+host, natsbus.Options{Log: slog.New(log)})
 	require.ErrorIs(t, err, context.Canceled)
 	require.NotContains(t, log.text(), "wrong-secret")
 	require.Contains(t, strings.ToLower(log.text()), "authorization violation")

@@ -143,7 +143,7 @@ func (c *consumer) trouble(ctx context.Context, err error) {
 	}
 	reconnected := c.bus.nextReconnect()
 	wait := c.pauses.NextBackOff()
-	c.bus.options.Logger.WarnContext(ctx, "cannot receive; trying again", "topic", c.topic.label, "error", err, "retry_in", wait)
+	c.bus.options.Log.WarnContext(ctx, "cannot receive; trying again", "topic", c.topic.label, "error", err, "next_in", wait)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {

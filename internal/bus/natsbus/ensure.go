@@ -103,9 +103,9 @@ func (b *Bus) makeStream(ctx context.Context, t topic) (jetstream.Stream, error)
 	}
 	if b.knownConsumer(t) != "" {
 		b.metrics.recreated.WithLabelValues(t.label).Inc()
-		b.options.Logger.ErrorContext(ctx, "a stream was gone and was made anew; the ledger will find what was lost with it", "stream", t.stream)
+		b.options.Log.ErrorContext(ctx, "a stream was gone and was made anew; the ledger will find what was lost with it", "stream", t.stream)
 	} else {
-		b.options.Logger.InfoContext(ctx, "made a stream", "stream", t.stream)
+		b.options.Log.InfoContext(ctx, "made a stream", "stream", t.stream)
 	}
 	return stream, nil
 }
@@ -166,7 +166,7 @@ func (b *Bus) findOrMakeConsumer(ctx context.Context, t topic, stream jetstream.
 			return ours, checkConsumer(ours.Name, ours.Config)
 		}
 		b.metrics.recreated.WithLabelValues(t.label).Inc()
-		b.options.Logger.ErrorContext(ctx, "a consumer is ahead of its stream, which lost its newest messages; it is made anew",
+		b.options.Log.ErrorContext(ctx, "a consumer is ahead of its stream, which lost its newest messages; it is made anew",
 			"stream", t.stream, "consumer", ours.Name, "delivered", ours.Delivered.Stream, "last", floor)
 		if err := stream.DeleteConsumer(ctx, ours.Name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 			return nil, err
@@ -180,7 +180,7 @@ func (b *Bus) makeConsumer(ctx context.Context, t topic, stream jetstream.Stream
 	if err == nil {
 		if info := created.CachedInfo(); info.Name == b.knownConsumer(t) {
 			b.metrics.recreated.WithLabelValues(t.label).Inc()
-			b.options.Logger.WarnContext(ctx, "a consumer was gone and was made anew", "stream", t.stream, "consumer", info.Name)
+			b.options.Log.WarnContext(ctx, "a consumer was gone and was made anew", "stream", t.stream, "consumer", info.Name)
 		}
 		return created.CachedInfo(), nil
 	}

@@ -22,7 +22,7 @@ func TestC70StorageDeleted(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, devstack.NATSOptions{})
 	registry := prometheus.NewRegistry()
-	b := connect(t, s, natsbus.Options{Registerer: registry})
+	b := connect(t, s, natsbus.Options{Metrics: registry})
 	require.NoError(t, b.Ensure(t.Context(), []string{"mail"}))
 	publish(t, b, 1, 10)
 	require.Len(t, receiveAll(t, b, 5), 5)
@@ -96,7 +96,7 @@ func TestConsumerDeletedByHand(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, devstack.NATSOptions{})
 	registry := prometheus.NewRegistry()
-	b := connect(t, s, natsbus.Options{Registerer: registry})
+	b := connect(t, s, natsbus.Options{Metrics: registry})
 	require.NoError(t, b.Ensure(t.Context(), []string{"mail"}))
 	c, err := b.Consume(t.Context(), "mail")
 	require.NoError(t, err)
@@ -269,8 +269,8 @@ func TestMetrics(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, devstack.NATSOptions{})
 	registry := prometheus.NewRegistry()
-	b := connect(t, s, natsbus.Options{Registerer: registry})
-	connect(t, s, natsbus.Options{Registerer: registry}) // two connections share them
+	b := connect(t, s, natsbus.Options{Metrics: registry})
+	connect(t, s, natsbus.Options{Metrics: registry}) // two connections share them
 	require.NoError(t, b.Ensure(t.Context(), []string{"mail"}))
 	publish(t, b, 1, 3)
 	publish(t, b, 1, 3) // copies
@@ -299,7 +299,7 @@ func TestAConsumerAheadOfItsStream(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, devstack.NATSOptions{})
 	registry := prometheus.NewRegistry()
-	b := connect(t, s, natsbus.Options{Registerer: registry})
+	b := connect(t, s, natsbus.Options{Metrics: registry})
 	require.NoError(t, b.Ensure(t.Context(), []string{"mail"}))
 	publish(t, b, 1, 10)
 	require.ElementsMatch(t, numbers(1, 10), receiveAll(t, b, 10))

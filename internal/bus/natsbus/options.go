@@ -41,10 +41,10 @@ type Options struct {
 	TLS *tls.Config
 	// Name is shown to the server's operators; default "duly".
 	Name string
-	// Logger gets what an operator should know; nil discards it.
-	Logger *slog.Logger
-	// Registerer gets the metrics; nil keeps none.
-	Registerer prometheus.Registerer
+	// Log gets what an operator should know; nil discards it.
+	Log *slog.Logger
+	// Metrics takes the metrics; nil drops them.
+	Metrics prometheus.Registerer
 }
 
 const (
@@ -74,8 +74,8 @@ func (o Options) withDefaults() (Options, error) {
 	if o.DeadMaxAge == 0 {
 		o.DeadMaxAge = 30 * 24 * time.Hour
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return o, o.check()
 }
