@@ -43,6 +43,7 @@ func (l *lane) lease(ctx context.Context, k *kind, claims []*claim) {
 			wait.Reset()
 		case errors.Is(err, machine.ErrWorkerEnded):
 			l.worker.endSession(s)
+		case len(claims) == 0: // all of them were read back
 		default:
 			l.worker.log.WarnContext(ctx, "cannot lease, trying again", "lane", l.name, "kind", k.Name, "references", len(claims), "error", err)
 			l.worker.metrics.trouble.Inc()
