@@ -14,7 +14,7 @@ import (
 )
 
 type redriveCommand struct {
-	Job         jobName `arg:"" name:"kind/key" help:"The job; the key may have slashes and spaces."`
+	Job         app.JobName `arg:"" name:"kind/key" help:"The job; the key may have slashes and spaces."`
 	Generation  int32   `required:"true" placeholder:"N" help:"The generation that you saw; it must be the current one."`
 	RecoveryKey string  `required:"true" placeholder:"KEY" help:"Names this decision: asked again with the same key, it is answered with the generation that it made."`
 	Approver    string  `required:"true" placeholder:"NAME" help:"Who allowed it."`
@@ -91,18 +91,12 @@ func (c *redriveCommand) options() (redrive.Options, error) {
 	if err != nil {
 		return options, err
 	}
-	options.MaxPayload = config.MaxPayload
-	options.Check = func(kind, destination string, payload []byte) *job.Refusal {
-		if checker := checkers[kind]; checker != nil {
-			return checker.Check(destination, payload)
-		}
-		return nil
-	}
+	options.MaxPayload, options.Check = config.MaxPayload, checkers.Check
 	return options, nil
 }
 
 type resolveCommand struct {
-	Job      jobName         `arg:"" name:"kind/key" help:"The job; the key may have slashes and spaces."`
+	Job      app.JobName         `arg:"" name:"kind/key" help:"The job; the key may have slashes and spaces."`
 	Fence    int64           `required:"true" placeholder:"N" help:"The newest fence that you saw: the answer speaks of no later attempt."`
 	As       machine.Verdict `required:"true" enum:"delivered,not-delivered,give-up" placeholder:"ANSWER" help:"What became of it: delivered, not-delivered, or give-up where nobody will ever know."`
 	Evidence string          `required:"true" placeholder:"TEXT" help:"How you know."`
@@ -119,7 +113,7 @@ func (c *resolveCommand) Run(ctx context.Context, p *app.Process, s *shared) err
 }
 
 type cancelCommand struct {
-	Job    jobName `arg:"" name:"kind/key" help:"The job; the key may have slashes and spaces."`
+	Job    app.JobName `arg:"" name:"kind/key" help:"The job; the key may have slashes and spaces."`
 	Reason string  `placeholder:"TEXT" help:"Why."`
 }
 
@@ -138,7 +132,7 @@ type stood struct {
 }
 
 // stand acts, and prints where the job stands then.
-func (s *shared) stand(ctx context.Context, p *app.Process, name jobName, act func(*redrive.Desk) (machine.Standing, error)) error {
+func (s *shared) stand(ctx context.Context, p *app.Process, name app.JobName, act func(*redrive.Desk) (machine.Standing, error)) error {
 	l, closing, err := s.open(ctx, p)
 	defer closing()
 	if err != nil {

@@ -11,23 +11,6 @@ import (
 	"duly.dev/duly/internal/machine"
 )
 
-// jobName is the name of a job on the command line: KIND/KEY, split at the first slash,
-// since keys may have slashes and spaces.
-type jobName struct{ Kind, Key string }
-
-// UnmarshalText reads KIND/KEY.
-func (n *jobName) UnmarshalText(text []byte) error {
-	kind, key, found := strings.Cut(string(text), "/")
-	if !found || kind == "" || key == "" {
-		return fmt.Errorf("%q is no job: a job is KIND/KEY, such as mail/customer-1842", text)
-	}
-	*n = jobName{kind, key}
-	return nil
-}
-
-// String is KIND/KEY.
-func (n jobName) String() string { return n.Kind + "/" + n.Key }
-
 // instant is an instant on the command line, with how it was put.
 type instant struct {
 	time.Time

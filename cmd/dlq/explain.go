@@ -12,7 +12,7 @@ import (
 )
 
 type explainCommand struct {
-	Job jobName `arg:"" name:"kind/key" help:"The job; the key may have slashes and spaces."`
+	Job app.JobName `arg:"" name:"kind/key" help:"The job; the key may have slashes and spaces."`
 }
 
 // explained is an explanation as it is printed.

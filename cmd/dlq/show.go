@@ -11,7 +11,7 @@ import (
 )
 
 type showCommand struct {
-	Job     jobName `arg:"" name:"kind/key" help:"The job; the key may have slashes and spaces."`
+	Job     app.JobName `arg:"" name:"kind/key" help:"The job; the key may have slashes and spaces."`
 	Payload bool    `help:"Show payloads, which are private."`
 	Private bool    `help:"Show destinations in full, which are private."`
 }

@@ -25,8 +25,8 @@ const (
 
 // checkCommand folds what happened and compares it with what is.
 type checkCommand struct {
-	Job  string `placeholder:"KIND/KEY" help:"Check this job only."`
-	JSON bool   `name:"json" help:"Print one JSON object."`
+	Job  app.JobName `placeholder:"KIND/KEY" help:"Check this job only."`
+	JSON bool        `name:"json" help:"Print one JSON object."`
 	app.LedgerSettings
 	app.LogSettings
 }
@@ -39,10 +39,6 @@ type checkReport struct {
 
 // Run checks; it fails where anything disagrees.
 func (c *checkCommand) Run(ctx context.Context, p *app.Process) error {
-	request, err := c.request()
-	if err != nil {
-		return app.Exit(app.ExitUsage, err)
-	}
 	stack := app.NewStack(p.Log)
 	defer func() { _ = stack.Stop(context.WithoutCancel(ctx)) }()
 	l, err := compose.Ledger(ctx, &app.Service{Process: p, Log: p.Log, Stack: stack}, c.DatabaseURL, checkConns)
@@ -51,7 +47,10 @@ func (c *checkCommand) Run(ctx context.Context, p *app.Process) error {
 	}
 	report := checkReport{Found: []machine.Disagreement{}}
 	bar := progress.New(p.Stderr, "checking")
-	request.Progress = func(done machine.Checked, share float64) { bar.Show(share, note(done)) }
+	request := ledger.CheckRequest{
+		Kind: c.Job.Kind, Key: c.Job.Key,
+		Progress: func(done machine.Checked, share float64) { bar.Show(share, note(done)) },
+	}
 	report.Checked, err = l.Check(ctx, request, func(d machine.Disagreement) error {
 		if len(report.Found) < maxFound {
 			report.Found = append(report.Found, d)
@@ -82,17 +81,6 @@ func disagreements(n int) string {
 		return "1 disagreement"
 	}
 	return fmt.Sprintf("%d disagreements", n)
-}
-
-func (c *checkCommand) request() (ledger.CheckRequest, error) {
-	if c.Job == "" {
-		return ledger.CheckRequest{}, nil
-	}
-	kind, key, found := strings.Cut(c.Job, "/")
-	if !found || kind == "" || key == "" {
-		return ledger.CheckRequest{}, fmt.Errorf("--job: %q is no job: a job is KIND/KEY, such as mail/customer-1842", c.Job)
-	}
-	return ledger.CheckRequest{Kind: kind, Key: key}, nil
 }
 
 func (c *checkCommand) print(p *app.Process, r checkReport) error {

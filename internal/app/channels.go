@@ -52,10 +52,22 @@ func (k Kind) open() (channel.Channel, error) {
 	}
 }
 
-// Checkers makes the checker of every kind that Duly performs itself, by the kind's
-// name. The destinations of other kinds are for their handlers to judge.
-func (c *Config) Checkers() (map[string]Checker, error) {
-	checkers := map[string]Checker{}
+// Checkers are the checkers of the kinds that Duly performs itself, by the kind's name.
+// The destinations of other kinds are for their handlers to judge.
+type Checkers map[string]Checker
+
+// Check says why the kind's channel cannot use the destination or the payload; nil where
+// it can, or where there is no checker of the kind.
+func (c Checkers) Check(kind, destination string, payload []byte) *job.Refusal {
+	if checker := c[kind]; checker != nil {
+		return checker.Check(destination, payload)
+	}
+	return nil
+}
+
+// Checkers makes the checkers of the configuration's kinds.
+func (c *Config) Checkers() (Checkers, error) {
+	checkers := Checkers{}
 	for _, k := range c.kinds {
 		checker, err := k.checker()
 		if err != nil {

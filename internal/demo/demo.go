@@ -166,7 +166,7 @@ func (d *demonstration) setup(ctx context.Context, s *app.Service) (func(context
 	if err != nil {
 		return nil, err
 	}
-	d.sayf("Running: %s, scheduler, dispatcher and worker, all durable, in one process.\n", servers.describe())
+	d.sayf("Running: %s, scheduler, dispatcher and worker in one process; what the ledger commits is durable.\n", servers.describe())
 	return func(ctx context.Context) error { return d.play(ctx, run, config) }, nil
 }
 
@@ -280,12 +280,7 @@ func (d *demonstration) correct(ctx context.Context, l *ledger.Ledger, config *a
 	if err != nil {
 		return err
 	}
-	desk := redrive.NewDesk(l, l, redrive.Options{
-		MaxPayload: config.MaxPayload,
-		Check: func(kind, destination string, payload []byte) *job.Refusal {
-			return checkers[kind].Check(destination, payload)
-		},
-	})
+	desk := redrive.NewDesk(l, l, redrive.Options{MaxPayload: config.MaxPayload, Check: checkers.Check})
 	right := strings.TrimSuffix(wrong, typo) + correct
 	successor, err := desk.Redrive(ctx, machine.RedriveRequest{
 		Kind: e.Kind, Key: e.Key, Generation: e.Generation, RecoveryKey: "demo:" + e.Key, Destination: right,

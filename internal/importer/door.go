@@ -14,7 +14,7 @@ import (
 
 // Rules are what the configuration says about requests: limits, known kinds, and what
 // the kinds' channels can use.
-func Rules(config *app.Config) (job.Limits, map[string]app.Checker, error) {
+func Rules(config *app.Config) (job.Limits, app.Checkers, error) {
 	checkers, err := config.Checkers()
 	limits := job.Limits{
 		MaxPayload: config.MaxPayload,

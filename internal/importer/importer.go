@@ -61,7 +61,7 @@ type Options struct {
 	// Limits are what requests are checked against.
 	Limits job.Limits
 	// Checkers judge destinations and payloads, by kind. Kinds without one take any.
-	Checkers map[string]app.Checker
+	Checkers app.Checkers
 	// Batch is how many rows a transaction takes. Default DefaultBatch.
 	Batch int
 	// Refused is told of every reason to refuse a row, in the order of the rows. Nil

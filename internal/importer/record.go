@@ -61,8 +61,8 @@ func (r record) spec(o Options) (job.Spec, []*job.Refusal) {
 			r.refused = append(r.refused, refusal)
 		}
 	}
-	if check := o.Checkers[s.Kind]; check != nil && !r.isRefused("destination") && !r.isRefused("payload") {
-		if refusal := check.Check(s.Destination, s.Payload); refusal != nil {
+	if !r.isRefused(columnDestination) && !r.isRefused(columnPayload) {
+		if refusal := o.Checkers.Check(s.Kind, s.Destination, s.Payload); refusal != nil {
 			r.refused = append(r.refused, refusal)
 		}
 	}
