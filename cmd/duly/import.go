@@ -32,6 +32,7 @@ type importCommand struct {
 	OptionalLedger
 	app.ConfigSettings
 	app.LogSettings
+	patience
 }
 
 // Run imports the file. It fails when rows were refused; the others are imported.
@@ -54,10 +55,10 @@ func (c *importCommand) Run(ctx context.Context, p *app.Process) error {
 	defer func() { _ = file.Close() }()
 	stack := app.NewStack(p.Log)
 	defer func() { _ = stack.Stop(context.WithoutCancel(ctx)) }()
-	if err := c.openDoor(ctx, p, stack, config, &o); err != nil {
+	if err := c.patience.within(ctx, func(ctx context.Context) error { return c.openDoor(ctx, p, stack, config, &o) }); err != nil {
 		return err
 	}
-	finish, err := c.report(p, &o)
+	finish, err := c.report(p, file, &o)
 	if err != nil {
 		return err
 	}
@@ -84,7 +85,7 @@ func (c *importCommand) openDoor(ctx context.Context, p *app.Process, stack *app
 }
 
 // report makes refused rows go to the report or, the first of them, to standard error.
-func (c *importCommand) report(p *app.Process, o *importer.Options) (finish func() error, err error) {
+func (c *importCommand) report(p *app.Process, input *os.File, o *importer.Options) (finish func() error, err error) {
 	if c.Report == "" {
 		shown := 0
 		o.Refused = func(r importer.Refused) error {
@@ -99,6 +100,9 @@ func (c *importCommand) report(p *app.Process, o *importer.Options) (finish func
 	if err != nil {
 		return nil, app.Exit(app.ExitUsage, fmt.Errorf("--report: %w", err))
 	}
+	if sameFile(input, c.Report) {
+		return nil, app.Exit(app.ExitUsage, fmt.Errorf("--report %s: it is the file that is to be imported; name another", c.Report))
+	}
 	file, err := os.Create(c.Report)
 	if err != nil {
 		return nil, app.Exit(app.ExitUsage, fmt.Errorf("--report: %w", err))
@@ -109,6 +113,16 @@ func (c *importCommand) report(p *app.Process, o *importer.Options) (finish func
 	}
 	o.Refused = report.Add
 	return func() error { return errors.Join(report.Flush(), file.Close()) }, nil
+}
+
+// sameFile reports whether the path names the open file, by whatever link.
+func sameFile(open *os.File, path string) bool {
+	a, err := open.Stat()
+	if err != nil {
+		return false
+	}
+	b, err := os.Stat(path)
+	return err == nil && os.SameFile(a, b)
 }
 
 func (c *importCommand) run(ctx context.Context, p *app.Process, file *os.File, o importer.Options) (importer.Counts, error) {
@@ -134,8 +148,11 @@ func (c *importCommand) run(ctx context.Context, p *app.Process, file *os.File, 
 	return counts, err
 }
 
-// conclude prints the counts.
+// conclude prints the counts, unless nothing was begun.
 func (c *importCommand) conclude(p *app.Process, counts importer.Counts, err error) error {
+	if err != nil && counts.Rows == 0 {
+		return app.Exit(app.ExitUsage, err)
+	}
 	if c.JSON {
 		err = errors.Join(err, json.NewEncoder(p.Stdout).Encode(counts))
 	} else {

@@ -220,3 +220,31 @@ func TestAnImportThatCannotBeginSaysWhy(t *testing.T) {
 		require.Contains(t, stderr, c.want, name)
 	}
 }
+
+func TestImportNeverOverwritesItsInput(t *testing.T) {
+	t.Parallel()
+	input := filepath.Join(t.TempDir(), "in.csv")
+	text := "kind,key,payload\nx,y,{}\n"
+	require.NoError(t, os.WriteFile(input, []byte(text), 0o600))
+	link := filepath.Join(filepath.Dir(input), "link.csv")
+	require.NoError(t, os.Symlink(input, link))
+	for _, report := range []string{input, link} {
+		_, errs, code := run(t, "import", input, "--dry-run", "--config", "../../examples/duly.yaml", "--report", report)
+		require.Equal(t, app.ExitUsage, code, errs)
+		require.Contains(t, errs, "name another")
+	}
+	kept, err := os.ReadFile(input)
+	require.NoError(t, err)
+	require.Equal(t, text, string(kept))
+}
+
+func TestImportOfAFileWithoutAUsableHeaderIsAMistakeOfUse(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"", "kind,key,payload,nonsense\n"} {
+		input := filepath.Join(t.TempDir(), "in.csv")
+		require.NoError(t, os.WriteFile(input, []byte(text), 0o600))
+		out, errs, code := run(t, "import", input, "--dry-run", "--config", "../../examples/duly.yaml")
+		require.Equal(t, app.ExitUsage, code, errs)
+		require.Empty(t, out)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"text/tabwriter"
+	"time"
 
 	"duly.dev/duly/internal/app"
 	"duly.dev/duly/internal/compose"
@@ -34,16 +35,29 @@ func (c *migrateUpCommand) Run(ctx context.Context, p *app.Process) error {
 	return (&migrateStatusCommand{LedgerSettings: c.LedgerSettings}).show(ctx, p)
 }
 
+// patience bounds the wait for a ledger that does not answer, where a person waits.
+type patience struct {
+	Wait time.Duration `default:"10s" help:"How long to wait for a ledger that does not answer (${default})."`
+}
+
+// within gives do that long.
+func (w patience) within(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, w.Wait)
+	defer cancel()
+	return do(ctx)
+}
+
 type migrateStatusCommand struct {
 	app.LedgerSettings
 	app.LogSettings
+	patience
 
 	JSON bool `name:"json" help:"Print one JSON array."`
 }
 
 // Run lists the migrations.
 func (c *migrateStatusCommand) Run(ctx context.Context, p *app.Process) error {
-	if err := compose.Reach(ctx, p.Log, c.DatabaseURL); err != nil {
+	if err := c.within(ctx, func(ctx context.Context) error { return compose.Reach(ctx, p.Log, c.DatabaseURL) }); err != nil {
 		return err
 	}
 	return c.show(ctx, p)
@@ -72,11 +86,12 @@ func (c *migrateStatusCommand) show(ctx context.Context, p *app.Process) error {
 type migrateCheckCommand struct {
 	app.LedgerSettings
 	app.LogSettings
+	patience
 }
 
 // Run fails unless the schema is this program's.
 func (c *migrateCheckCommand) Run(ctx context.Context, p *app.Process) error {
-	if err := compose.Reach(ctx, p.Log, c.DatabaseURL); err != nil {
+	if err := c.within(ctx, func(ctx context.Context) error { return compose.Reach(ctx, p.Log, c.DatabaseURL) }); err != nil {
 		return err
 	}
 	err := ledger.CheckSchema(ctx, c.DatabaseURL)

@@ -19,6 +19,8 @@ import (
 const (
 	firstWait   = 200 * time.Millisecond
 	longestWait = 10 * time.Second
+	// longestMean is spread by half of it to either side.
+	longestMean = longestWait * 2 / 3
 )
 
 // Permanent marks an error that no retry can repair, such as a wrong password; nil
@@ -44,7 +46,7 @@ func Retry(ctx context.Context, log *slog.Logger, what string, try func(ctx cont
 		return last
 	}
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(firstWait),
-		backoff.WithMaxInterval(longestWait), backoff.WithMaxElapsedTime(0))
+		backoff.WithMaxInterval(longestMean), backoff.WithRandomizationFactor(0.5), backoff.WithMaxElapsedTime(0))
 	err := backoff.RetryNotify(attempt, backoff.WithContext(wait, ctx), func(err error, next time.Duration) {
 		log.WarnContext(ctx, "cannot be reached, trying again", "what", what, "error", err, "try", tries, "next_in", next.Round(time.Millisecond))
 	})

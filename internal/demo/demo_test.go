@@ -144,7 +144,7 @@ func inDev(t *testing.T, o DevOptions, do func(context.Context, *ledger.Ledger, 
 	introduction := make([]byte, 4096)
 	n, err := r.Read(introduction)
 	require.NoError(t, err)
-	said := regexp.MustCompile(`(?m)^  (DULY_[A-Z_]+)=(.*)$`).FindAllStringSubmatch(string(introduction[:n]), -1)
+	said := regexp.MustCompile(`(?m)^  export (DULY_[A-Z_]+)='(.*)'$`).FindAllStringSubmatch(string(introduction[:n]), -1)
 	require.Len(t, said, 3)
 	require.Equal(t, "DULY_DATABASE_URL", said[0][1])
 	pool, err := pgxpool.New(ctx, said[0][2])

@@ -123,9 +123,9 @@ func introduce(s *app.Service, servers *servers, o DevOptions, config string, at
 	_, err := fmt.Fprintf(s.Process.Stdout, `
 Duly runs: %s, scheduler, dispatcher and worker. State is kept in %s.
 
-  DULY_DATABASE_URL=%s
-  DULY_BUS_URL=%s
-  DULY_CONFIG=%s
+  export DULY_DATABASE_URL='%s'
+  export DULY_BUS_URL='%s'
+  export DULY_CONFIG='%s'
 
   metrics and health    http://%s/metrics  /livez  /readyz
   mail server           %s  (what it accepts: %s)
