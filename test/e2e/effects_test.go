@@ -31,7 +31,7 @@ var misbehaviours = map[string]func(*visit){
 func TestG8WhatMayHaveHappenedIsNeverTakenForNotSent(t *testing.T) {
 	t.Parallel()
 	s := calm
-	s.Limit = "1s"
+	s.Limit = "3s"
 	r := newRig(t, s, servers{})
 	r.web.plans(func(v *visit) {
 		for name, misbehave := range misbehaviours {

@@ -130,7 +130,7 @@ func counter(p *process, name string) (sum float64) {
 // G4, G5: a worker that was stopped past its lease begins nothing when it goes on.
 func TestG4PausedWorkerBeginsNothingUnderADeadLease(t *testing.T) {
 	t.Parallel()
-	s := quick
+	s := steady
 	s.Sessions = 1 // one mail at a time: the others are leased and have not begun
 	r := newRig(t, s, servers{})
 	held := newGate()
@@ -159,7 +159,7 @@ func TestG4PausedWorkerBeginsNothingUnderADeadLease(t *testing.T) {
 // G5: what a worker reports after its lease has ended is evidence: a success settles.
 func TestG5LateSuccessIsEvidence(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, quick, servers{})
+	r := newRig(t, steady, servers{})
 	held := newGate()
 	r.web.plans(actAndWait(held))
 	r.start(scheduler, dispatcher)

@@ -94,6 +94,10 @@ kinds:
 // quick is for tests that wait for leases to end.
 var quick = settings{LeaseTime: "4s", Heartbeat: "800ms", Limit: "2s", Drain: "10s", Slots: 60, Sessions: 4}
 
+// steady is for tests that wait for leases to end and do something within the limit of
+// an effect before.
+var steady = settings{LeaseTime: "8s", Heartbeat: "1500ms", Limit: "6s", Drain: "10s", Slots: 60, Sessions: 4}
+
 // calm is for tests in which no lease may end by itself, however busy the machine is.
 var calm = settings{LeaseTime: "60s", Heartbeat: "5s", Limit: "20s", Drain: "50s", Slots: 60, Sessions: 4}
 
