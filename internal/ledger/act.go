@@ -28,7 +28,7 @@ type whereabouts struct {
 // locate finds the job of a key; job.ErrNotFound where there is none.
 func (l *Ledger) locate(ctx context.Context, q rower, kind, key string) (whereabouts, error) {
 	var w whereabouts
-	err := q.QueryRow(ctx, stmt("job_current"), [16]byte(job.KeyHash(kind, key))).Scan(&w.job, &w.removed, &w.generation, &w.kind, &w.terms)
+	err := q.QueryRow(ctx, stmt("job_current"), uuid(job.KeyHash(kind, key))).Scan(&w.job, &w.removed, &w.generation, &w.kind, &w.terms)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return w, fmt.Errorf("%s/%s: %w", kind, key, job.ErrNotFound)
 	}
@@ -96,7 +96,7 @@ func (l *Ledger) audit(ctx context.Context, tx pgx.Tx, actor, action string, at 
 	if err != nil {
 		return fmt.Errorf("encoding the audit: %w", err)
 	}
-	if _, err := tx.Exec(ctx, stmt("audit_put"), actor, action, at.job, at.generation, encoded); err != nil {
+	if _, err := tx.Exec(ctx, stmt("audit_put"), actor, action, at.job, at.generation, string(encoded)); err != nil {
 		return fmt.Errorf("writing the audit: %w", err)
 	}
 	return nil

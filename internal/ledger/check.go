@@ -156,7 +156,7 @@ func (c *checker) keys(ctx context.Context) error {
 // keyPage checks the page of keys behind a hash, moves that, and returns how many
 // there were.
 func (c *checker) keyPage(ctx context.Context, tx pgx.Tx, after *[16]byte) (n int, err error) {
-	rows, err := tx.Query(ctx, stmt("check_keys"), *after, c.page)
+	rows, err := tx.Query(ctx, stmt("check_keys"), uuid(*after), c.page)
 	if err != nil {
 		return 0, err
 	}

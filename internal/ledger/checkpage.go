@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/job"
@@ -169,10 +170,10 @@ func ruleOf(list string) machine.Rule {
 // keys looks whether every job has its key. It needs no more of it than that: keys are
 // walked in their own order.
 func (p *checkPage) keys(ctx context.Context) error {
-	hashes := make([][16]byte, len(p.ids))
+	hashes := make([]pgtype.UUID, len(p.ids))
 	for i, id := range p.ids {
 		g := p.byID[id].generations[0]
-		hashes[i] = job.KeyHash(g.row.Kind.Name, g.key)
+		hashes[i] = uuid(job.KeyHash(g.row.Kind.Name, g.key))
 	}
 	rows, err := p.tx.Query(ctx, stmt("check_keys_of"), hashes)
 	if err != nil {
@@ -185,7 +186,7 @@ func (p *checkPage) keys(ctx context.Context) error {
 		return err
 	}
 	for i, id := range p.ids {
-		switch at, ok := holds[hashes[i]]; {
+		switch at, ok := holds[hashes[i].Bytes]; {
 		case !ok:
 			p.strays = append(p.strays, machine.Disagreement{Job: id, Rule: machine.RuleKey, Stored: "a job without a key", Folded: "its key"})
 		case at != id:

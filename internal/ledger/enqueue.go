@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/job"
@@ -104,7 +105,7 @@ func (l *Ledger) enqueue(ctx context.Context, tx Batcher, part []*request, all [
 func (l *Ledger) queueEnqueue(batch *pgx.Batch, part []*request) {
 	n := len(part)
 	var (
-		hashes, bodies                                         = make([][16]byte, n), make([][16]byte, n)
+		hashes, bodies                                         = make([]pgtype.UUID, n), make([]pgtype.UUID, n)
 		kinds                                                  = make([]int16, n)
 		keys                                                   = make([]string, n)
 		subjects, periods, destinations, zones, locals, traces = make([]*string, n), make([]*string, n), make([]*string, n), make([]*string, n), make([]*string, n), make([]*string, n)
@@ -115,7 +116,7 @@ func (l *Ledger) queueEnqueue(batch *pgx.Batch, part []*request) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	for i, r := range part {
-		hashes[i], bodies[i], kinds[i], keys[i] = r.hash, r.body, r.kindID, r.Key
+		hashes[i], bodies[i], kinds[i], keys[i] = uuid(r.hash), uuid(r.body), r.kindID, r.Key
 		subjects[i], periods[i], destinations[i] = orNull(r.Subject), orNull(r.Period), orNull(r.Destination)
 		zones[i], locals[i], traces[i] = orNull(r.DeadlineZone), orNull(r.DeadlineLocal), orNull(job.Storable(r.TraceParent, maxTrace))
 		payloads[i], dues[i], deadlines[i] = r.Payload, null(r.Due), null(r.Deadline)
@@ -138,9 +139,9 @@ func (l *Ledger) answerRest(ctx context.Context, tx Batcher, rest []*request, al
 		Job        int64
 		State      *string
 	}
-	hashes := make([][16]byte, len(rest))
+	hashes := make([]pgtype.UUID, len(rest))
 	for i, r := range rest {
-		hashes[i] = r.hash
+		hashes[i] = uuid(r.hash)
 	}
 	batch := &pgx.Batch{}
 	batch.Queue(stmt("enqueue_lookup"), hashes)

@@ -41,10 +41,10 @@ type eventColumns struct {
 	whys, details, workers, versions []*string
 	classifiers, actors              []*string
 	hashes                           []string
-	receipts                         [][]byte
+	receipts                         []*string
 }
 
-func (c *eventColumns) add(e event, hash string, receipt []byte) {
+func (c *eventColumns) add(e event, hash string, receipt *string) {
 	r := e.record
 	c.jobs, c.generations, c.fences = append(c.jobs, e.row.Job), append(c.generations, e.row.Generation), append(c.fences, r.Fence)
 	c.attempts, c.emissions, c.late = append(c.attempts, r.Attempt), append(c.emissions, r.Emission), append(c.late, r.Late)

@@ -19,14 +19,13 @@ import (
 // configuration no longer has stays, since jobs may refer to it.
 func (l *Ledger) SyncKinds(ctx context.Context, kinds []machine.Kind) error {
 	kinds = slices.SortedFunc(slices.Values(kinds), func(a, b machine.Kind) int { return strings.Compare(a.Name, b.Name) })
-	var names, lanes, hashes []string
-	var configs [][]byte
+	var names, lanes, hashes, configs []string
 	for _, k := range kinds {
 		config, err := json.Marshal(k)
 		if err != nil {
 			return fmt.Errorf("encoding kind %s: %w", k.Name, err)
 		}
-		names, lanes, hashes, configs = append(names, k.Name), append(lanes, k.Lane), append(hashes, k.Hash()), append(configs, config)
+		names, lanes, hashes, configs = append(names, k.Name), append(lanes, k.Lane), append(hashes, k.Hash()), append(configs, string(config))
 	}
 	err := l.inTx(ctx, "writing the kinds", func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, stmt("kinds_sync"), names, lanes, configs, hashes); err != nil {
@@ -143,7 +142,7 @@ func (l *Ledger) termsID(ctx context.Context, t terms) (int16, error) {
 	if err != nil {
 		return 0, fmt.Errorf("encoding promises: %w", err)
 	}
-	if _, err := l.pool.Exec(ctx, stmt("terms_add"), t.channel, promises); err != nil {
+	if _, err := l.pool.Exec(ctx, stmt("terms_add"), t.channel, string(promises)); err != nil {
 		return 0, fmt.Errorf("adding terms: %w", err)
 	}
 	if err := l.loadTerms(ctx, l.pool); err != nil {

@@ -23,12 +23,16 @@ type crew struct {
 
 func newCrew(t testing.TB, change ...func(*machine.Kind)) *crew {
 	t.Helper()
-	b := newBench(t)
+	return crewOn(newBench(t), change...)
+}
+
+func crewOn(b *bench, change ...func(*machine.Kind)) *crew {
+	b.t.Helper()
 	k := machine.Kind{Name: kind, Lane: lane, Channel: "go", Policy: machine.DefaultPolicy(), Promises: machine.DefaultPromises(10 * time.Second)}
 	for _, c := range change {
 		c(&k)
 	}
-	require.NoError(t, b.SyncKinds(t.Context(), []machine.Kind{k}))
+	require.NoError(b.t, b.SyncKinds(b.t.Context(), []machine.Kind{k}))
 	c := &crew{bench: b, kind: k}
 	c.worker = c.register()
 	return c

@@ -70,7 +70,7 @@ func (l *Ledger) redriven(ctx context.Context, tx pgx.Tx, id int64, req machine.
 	var state *string
 	var wake *time.Time
 	made := machine.Successor{Job: id, Again: true}
-	err := tx.QueryRow(ctx, stmt("redrive_made"), id, [16]byte(req.RecoveryHash()), [16]byte(job.KeyHash(req.Kind, req.Key))).
+	err := tx.QueryRow(ctx, stmt("redrive_made"), id, uuid(req.RecoveryHash()), uuid(job.KeyHash(req.Kind, req.Key))).
 		Scan(&request, &made.Generation, &state, &wake)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
@@ -149,8 +149,8 @@ func (l *Ledger) append(ctx context.Context, tx pgx.Tx, req machine.RedriveReque
 	if err != nil {
 		return fmt.Errorf("appending generation %d: %w", succ.Generation, err)
 	}
-	_, err = tx.Exec(ctx, stmt("redrive_put"), row.Job, [16]byte(req.RecoveryHash()), req.RecoveryKey, row.Generation, succ.Generation,
-		[16]byte(req.Hash()), req.Approver, req.Actor, job.Storable(req.Reason, job.MaxDetail), req.Forced, orNull(job.Storable(req.Evidence, job.MaxDetail)))
+	_, err = tx.Exec(ctx, stmt("redrive_put"), row.Job, uuid(req.RecoveryHash()), req.RecoveryKey, row.Generation, succ.Generation,
+		uuid(req.Hash()), req.Approver, req.Actor, job.Storable(req.Reason, job.MaxDetail), req.Forced, orNull(job.Storable(req.Evidence, job.MaxDetail)))
 	if err != nil {
 		return fmt.Errorf("writing the decision: %w", err)
 	}

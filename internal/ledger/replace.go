@@ -67,7 +67,7 @@ func (l *Ledger) replace(s job.Spec, e *machine.Enqueued, locked map[rowID]machi
 	w.add(row, after, change, target{})
 	locked[at] = after
 	*e = machine.Enqueued{Job: e.Job, Replaced: true}
-	batch.Queue(stmt("replace_body"), at.job, [16]byte(job.KeyHash(s.Kind, s.Key)), [16]byte(s.BodyHash()),
+	batch.Queue(stmt("replace_body"), at.job, uuid(job.KeyHash(s.Kind, s.Key)), uuid(s.BodyHash()),
 		orNull(s.Destination), s.Payload, orNull(s.Subject), orNull(s.Period), orNull(s.DeadlineZone), orNull(s.DeadlineLocal),
 		orNull(s.TraceParent), after.Due, null(after.Deadline), null(after.ExpiresAt()))
 }

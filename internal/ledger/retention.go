@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"duly.dev/duly/pkg/job"
 )
@@ -22,9 +23,9 @@ func removeJobs(ctx context.Context, tx pgx.Tx, all []removal, retention time.Du
 	if len(all) == 0 {
 		return 0, nil
 	}
-	jobs, hashes := make([]int64, len(all)), make([][16]byte, len(all))
+	jobs, hashes := make([]int64, len(all)), make([]pgtype.UUID, len(all))
 	for i, r := range all {
-		jobs[i], hashes[i] = r.job, r.hash
+		jobs[i], hashes[i] = r.job, uuid(r.hash)
 	}
 	var n int
 	err := tx.QueryRow(ctx, stmt("remove_jobs"), jobs, hashes, retention).Scan(&n)

@@ -45,8 +45,8 @@ func (l *Ledger) settleDone(ctx context.Context, w machine.Worker, reports []mac
 	var (
 		jobs, fences []int64
 		generations  []int32
-		receipts     [][]byte
 		hashes       []string
+		receipts     []*string
 		classifiers  []*string
 		at           = make(map[rowID]int)
 		hashOf       = make(map[string]string)

@@ -139,10 +139,10 @@ type rowColumns struct {
 	terms                                          []*int16
 	flags                                          []int16
 	successors                                     []*int32
-	receipts                                       [][]byte
+	receipts                                       []*string
 }
 
-func (c *rowColumns) add(before, r machine.Row, termsID *int16, receipt []byte) {
+func (c *rowColumns) add(before, r machine.Row, termsID *int16, receipt *string) {
 	c.ids, c.generations = append(c.ids, r.Job), append(c.generations, r.Generation)
 	c.was, c.wasFences = append(c.was, string(before.State)), append(c.wasFences, before.Fence)
 	c.states, c.waitings = append(c.states, string(r.State)), append(c.waitings, orNull(r.Waiting))
@@ -170,7 +170,9 @@ func (c *rowColumns) queue(batch *pgx.Batch, now time.Time) {
 		c.classes, c.codes, c.receipts)
 }
 
-func encodeReceipt(r *job.Receipt) ([]byte, error) {
+// encodeReceipt makes a receipt the text of a jsonb; a connection that does not ask the
+// server first would take bytes for a bytea.
+func encodeReceipt(r *job.Receipt) (*string, error) {
 	if r == nil {
 		return nil, nil
 	}
@@ -178,5 +180,6 @@ func encodeReceipt(r *job.Receipt) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding a receipt: %w", err)
 	}
-	return b, nil
+	text := string(b)
+	return &text, nil
 }
