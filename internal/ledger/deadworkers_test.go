@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"duly.dev/duly/internal/ledger"
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/job"
 )
@@ -62,9 +61,9 @@ func TestWorkerIsEndedOnlyAtTheHeartbeatThatWasSeen(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, ended, "it is ended once")
 	_, err = c.Heartbeat(t.Context(), c.worker.ID)
-	require.ErrorIs(t, err, ledger.ErrWorkerEnded)
+	require.ErrorIs(t, err, machine.ErrWorkerEnded)
 	_, err = c.Lease(t.Context(), machine.LeaseRequest{Worker: c.worker, Kind: c.kind, Refs: c.enqueue("a", 1)})
-	require.ErrorIs(t, err, ledger.ErrWorkerEnded)
+	require.ErrorIs(t, err, machine.ErrWorkerEnded)
 }
 
 // G5, C38: what a dead worker held ends as unknown, at once; what it had finished stays.

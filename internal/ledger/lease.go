@@ -15,7 +15,7 @@ import (
 )
 
 // Lease leases every reference of the request at once, in one round trip where all
-// are plainly leasable. ErrWorkerEnded means that nothing was leased; ErrUnclear
+// are plainly leasable. machine.ErrWorkerEnded means that nothing was leased, ErrUnclear
 // that nobody knows: the caller reads back with LeasedBy before anything else.
 func (l *Ledger) Lease(ctx context.Context, req machine.LeaseRequest) (machine.Leases, error) {
 	refs := slices.SortedFunc(slices.Values(req.Refs), byRef)
@@ -165,7 +165,7 @@ func (l *Ledger) leaseRest(ctx context.Context, req machine.LeaseRequest, refs [
 func (l *Ledger) leaseDecided(ctx context.Context, tx pgx.Tx, req machine.LeaseRequest, refs []job.Ref, kind int16, leases *machine.Leases) error {
 	var alive bool
 	if err := tx.QueryRow(ctx, stmt("worker_alive"), req.Worker.ID).Scan(&alive); errors.Is(err, pgx.ErrNoRows) || err == nil && !alive {
-		return ErrWorkerEnded
+		return machine.ErrWorkerEnded
 	} else if err != nil {
 		return fmt.Errorf("reading the worker's row: %w", err)
 	}

@@ -44,13 +44,6 @@ func New(pool *pgxpool.Pool) *Ledger {
 	}
 }
 
-// Errors that the loops act on. Everything else that a method returns may pass
-// with time.
-var (
-	// ErrWorkerEnded: the worker's row was ended; nothing of it may begin any more.
-	ErrWorkerEnded = machine.ErrWorkerEnded
-	// ErrLostTopic: another dispatcher holds the topic, or has moved its cursor.
-	ErrLostTopic = machine.ErrLostTopic
-	// ErrSchema: the schema is older or newer than the program.
-	ErrSchema = errors.New("schema version")
-)
+// ErrSchema: the schema is older or newer than the program. What the loops act on is in
+// machine, for every ledger: ErrWorkerEnded, ErrLostTopic, ErrUnclear, ErrAway.
+var ErrSchema = errors.New("schema version")

@@ -20,12 +20,12 @@ func (l *Ledger) RegisterWorker(ctx context.Context, w machine.Worker) error {
 
 // Heartbeat renews the worker's row, and with it all of its leases. It returns what
 // the worker holds, as the ledger says, out of lease calls whose reply was lost;
-// ErrWorkerEnded when the row was ended.
+// machine.ErrWorkerEnded when the row was ended.
 func (l *Ledger) Heartbeat(ctx context.Context, workerID string) ([]machine.Attempt, error) {
 	err := l.inTx(ctx, "renewing the leases", func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, stmt("worker_heartbeat"), workerID)
 		if err == nil && tag.RowsAffected() == 0 {
-			return ErrWorkerEnded
+			return machine.ErrWorkerEnded
 		}
 		return err
 	})

@@ -26,6 +26,14 @@
 // generation delivered from any state but cancelled, and where it comes too late
 // even for that it is recorded and shown.
 //
+// Fold turns it round: it replays what was recorded of a job through Next, and tells
+// every place where the rows that a ledger holds are not what comes of that.
+//
+// What ledgers and loops hand each other lies here too, beside Row, so that no loop
+// knows which ledger it works on: requests (enqueued.go), leases and reports (lease.go,
+// report.go), the outbox (outbox.go), what persons decide (person.go, denied.go), sweeps
+// (sweep.go), what is shown (story.go), and the errors that loops act on (errors.go).
+//
 // The package knows no clock, no randomness and no I/O: now is the ledger's clock,
 // given by the caller, and jitter is drawn from the row's identity.
 package machine

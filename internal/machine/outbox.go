@@ -6,6 +6,46 @@ import (
 	"duly.dev/duly/pkg/job"
 )
 
+// OutboxRow is one row of the outbox, as the relay and the judge read it.
+type OutboxRow struct {
+	ID          int64
+	Kind        string
+	Refs        []job.Ref
+	At          time.Time // delayed until; zero is now
+	TraceParent string
+}
+
+// Notice is what the dead topic says about a generation that needs a person. It
+// holds no payload and no destination.
+type Notice struct {
+	Kind         string     `json:"kind"`
+	Key          string     `json:"key"`
+	Generation   int32      `json:"generation"`
+	Subject      string     `json:"subject,omitempty"`
+	Period       string     `json:"period,omitempty"`
+	State        job.State  `json:"state"`
+	Reason       job.Reason `json:"reason,omitempty"`
+	LastClass    job.Class  `json:"last_class,omitempty"`
+	LastCode     job.Code   `json:"last_code,omitempty"`
+	Attempts     int32      `json:"attempts"`
+	Created      time.Time  `json:"created"`
+	FirstAttempt time.Time  `json:"first_attempt,omitzero"`
+	LastAttempt  time.Time  `json:"last_attempt,omitzero"`
+}
+
+// Mark is a mark as the ledger keeps it.
+type Mark struct {
+	Number     int64
+	Lane       string
+	Partitions []int32
+	Issued     time.Time
+	// Passed is when it had passed every partition; zero while it stands.
+	Passed time.Time
+}
+
+// DeadTopic is the outbox topic of dead notices; every other topic is a lane.
+const DeadTopic = ".dead"
+
 // Page is one page of a topic's outbox, in the order in which it is relayed.
 type Page struct {
 	// Rows are what is to be announced; none when everything was relayed.
