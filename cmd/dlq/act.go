@@ -15,17 +15,17 @@ import (
 
 type redriveCommand struct {
 	Job         app.JobName `arg:"" name:"kind/key" help:"The job; the key may have slashes and spaces."`
-	Generation  int32   `required:"true" placeholder:"N" help:"The generation that you saw; it must be the current one."`
-	RecoveryKey string  `required:"true" placeholder:"KEY" help:"Names this decision: asked again with the same key, it is answered with the generation that it made."`
-	Approver    string  `required:"true" placeholder:"NAME" help:"Who allowed it."`
-	Reason      string  `required:"true" placeholder:"TEXT" help:"Why."`
-	Destination string  `placeholder:"ADDRESS" help:"Send to this address instead."`
-	Payload     string  `placeholder:"FILE" help:"Send the JSON of this file instead."`
-	Deadline    instant `placeholder:"TIME" help:"Have it done by then instead: an instant with an offset, or a local time and its zone (\"2026-09-30T17:00:00 Europe/Paris\")."`
-	NotBefore   instant `placeholder:"TIME" help:"Do not begin before then."`
-	Force       bool    `and:"force" help:"Send again although it may have happened; needs --evidence."`
-	Evidence    string  `and:"force" placeholder:"TEXT" help:"Why it is sent again although it may have happened."`
-	Config      string  `env:"DULY_CONFIG" placeholder:"FILE" help:"Configuration by which the kind's channel checks what is corrected."`
+	Generation  int32       `required:"true" placeholder:"N" help:"The generation that you saw; it must be the current one."`
+	RecoveryKey string      `required:"true" placeholder:"KEY" help:"Names this decision: asked again with the same key, it is answered with the generation that it made."`
+	Approver    string      `required:"true" placeholder:"NAME" help:"Who allowed it."`
+	Reason      string      `required:"true" placeholder:"TEXT" help:"Why."`
+	Destination string      `placeholder:"ADDRESS" help:"Send to this address instead."`
+	Payload     string      `placeholder:"FILE" help:"Send the JSON of this file instead."`
+	Deadline    instant     `placeholder:"TIME" help:"Have it done by then instead: an instant with an offset, or a local time and its zone (\"2026-09-30T17:00:00 Europe/Paris\")."`
+	NotBefore   instant     `placeholder:"TIME" help:"Do not begin before then."`
+	Force       bool        `and:"force" help:"Send again although it may have happened; needs --evidence."`
+	Evidence    string      `and:"force" placeholder:"TEXT" help:"Why it is sent again although it may have happened."`
+	Config      string      `env:"DULY_CONFIG" placeholder:"FILE" help:"Configuration by which the kind's channel checks what is corrected."`
 }
 
 // redriven is a redrive as it is printed.
@@ -96,7 +96,7 @@ func (c *redriveCommand) options() (redrive.Options, error) {
 }
 
 type resolveCommand struct {
-	Job      app.JobName         `arg:"" name:"kind/key" help:"The job; the key may have slashes and spaces."`
+	Job      app.JobName     `arg:"" name:"kind/key" help:"The job; the key may have slashes and spaces."`
 	Fence    int64           `required:"true" placeholder:"N" help:"The newest fence that you saw: the answer speaks of no later attempt."`
 	As       machine.Verdict `required:"true" enum:"delivered,not-delivered,give-up" placeholder:"ANSWER" help:"What became of it: delivered, not-delivered, or give-up where nobody will ever know."`
 	Evidence string          `required:"true" placeholder:"TEXT" help:"How you know."`
@@ -114,7 +114,7 @@ func (c *resolveCommand) Run(ctx context.Context, p *app.Process, s *shared) err
 
 type cancelCommand struct {
 	Job    app.JobName `arg:"" name:"kind/key" help:"The job; the key may have slashes and spaces."`
-	Reason string  `placeholder:"TEXT" help:"Why."`
+	Reason string      `placeholder:"TEXT" help:"Why."`
 }
 
 // Run cancels.

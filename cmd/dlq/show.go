@@ -12,8 +12,8 @@ import (
 
 type showCommand struct {
 	Job     app.JobName `arg:"" name:"kind/key" help:"The job; the key may have slashes and spaces."`
-	Payload bool    `help:"Show payloads, which are private."`
-	Private bool    `help:"Show destinations in full, which are private."`
+	Payload bool        `help:"Show payloads, which are private."`
+	Private bool        `help:"Show destinations in full, which are private."`
 }
 
 // Run prints the job.

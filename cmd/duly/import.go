@@ -55,7 +55,7 @@ func (c *importCommand) Run(ctx context.Context, p *app.Process) error {
 	defer func() { _ = file.Close() }()
 	stack := app.NewStack(p.Log)
 	defer func() { _ = stack.Stop(context.WithoutCancel(ctx)) }()
-	if err := c.patience.within(ctx, func(ctx context.Context) error { return c.openDoor(ctx, p, stack, config, &o) }); err != nil {
+	if err := c.within(ctx, func(ctx context.Context) error { return c.openDoor(ctx, p, stack, config, &o) }); err != nil {
 		return err
 	}
 	finish, err := c.report(p, file, &o)

@@ -38,7 +38,7 @@ func follow(t *testing.T, l *markLedger, m *marker, d time.Duration, before func
 	for time.Since(began) < d {
 		before(time.Since(began).Seconds())
 		require.NoError(t, m.tend(t.Context(), time.Now()))
-		time.Sleep(100 * time.Millisecond) //nolint:forbidigo // the bubble's clock
+		time.Sleep(100 * time.Millisecond)
 	}
 	var seconds []int
 	for _, at := range l.issued {

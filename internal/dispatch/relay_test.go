@@ -80,7 +80,7 @@ func (w *world) dispatcher(change ...func(*Options)) (stop func()) {
 	return func() { cancel(); <-ended }
 }
 
-func (w *world) wait(d time.Duration) { time.Sleep(d); synctest.Wait() } //nolint:forbidigo // the bubble's clock
+func (w *world) wait(d time.Duration) { time.Sleep(d); synctest.Wait() }
 
 func (w *world) received(lane string) []int64 { return received(w.T, w.broker.Connect(), lane) }
 
