@@ -9,22 +9,21 @@ import (
 
 	"duly.dev/duly/internal/ledger"
 	"duly.dev/duly/internal/ledger/ledgertest"
+	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/job"
 )
+
+// modes are those that prepare nothing, besides the default.
+var modes = []string{"cache_describe", "exec", "simple_protocol"}
 
 // Behind a pooler that hands a connection on after each transaction nothing can be
 // prepared; and a producer's own connection is in the mode that the producer likes.
 func TestEveryModeOfAConnectionDoes(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []string{"cache_describe", "exec", "simple_protocol"} {
+	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			address, err := url.Parse(ledgertest.URL(t))
-			require.NoError(t, err)
-			query := address.Query()
-			query.Set("default_query_exec_mode", mode)
-			address.RawQuery = query.Encode()
-			c := crewOn(benchOn(t, ledgertest.Pool(t, address.String())))
+			c := crewOn(benchOn(t, ledgertest.Pool(t, inMode(t, ledgertest.URL(t), mode))))
 			c.claim(lane)
 
 			done := c.enqueue("done", 1)[0]
@@ -46,6 +45,37 @@ func TestEveryModeOfAConnectionDoes(t *testing.T) {
 			broken, _ := c.check(ledger.CheckRequest{})
 			require.Empty(t, broken)
 			c.retried(retry)
+		})
+	}
+}
+
+func inMode(t *testing.T, ledgerURL, mode string) string {
+	t.Helper()
+	address, err := url.Parse(ledgerURL)
+	require.NoError(t, err)
+	query := address.Query()
+	query.Set("default_query_exec_mode", mode)
+	address.RawQuery = query.Encode()
+	return address.String()
+}
+
+func TestC66LostReplyIsUnclearInEveryMode(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			ledgerURL := ledgertest.URL(t)
+			c := crewOn(benchOn(t, ledgertest.Pool(t, ledgerURL)))
+			refs := c.enqueue("a", 2)
+			cut := &cut{}
+			l := ledger.New(cut.pool(t, inMode(t, ledgerURL, mode)))
+			request := machine.LeaseRequest{Worker: c.worker, Kind: c.kind, Refs: refs[:1]}
+			_, err := l.Lease(t.Context(), request) // what is read once is known
+			require.NoError(t, err)
+			cut.armed.Store(true)
+			request.Refs = refs[1:]
+			_, err = l.Lease(t.Context(), request)
+			require.ErrorIs(t, err, machine.ErrUnclear)
 		})
 	}
 }

@@ -73,7 +73,9 @@ func conflict(err error) bool {
 // whether it committed: the server did not answer.
 func unclear(err error) error {
 	var answered *pgconn.PgError
-	if err == nil || errors.As(err, &answered) || pgconn.SafeToRetry(err) {
+	// "conn closed" is said to be safe, and comes also where a reply was lost.
+	safe := pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed)
+	if err == nil || errors.As(err, &answered) || safe {
 		return err
 	}
 	return fmt.Errorf("%w: %w", machine.ErrUnclear, err)
