@@ -138,15 +138,16 @@ func (e *explainer) delivered() {
 	if r := e.g.Receipt; r != nil {
 		e.Why += receipt(*r)
 	}
-	if n := e.copies(); n > 0 {
+	if n := e.copies(last.Fence); n > 0 {
 		e.Notes = append(e.Notes, fmt.Sprintf("%d more attempts reported that they did it too: the receiver may have acted more than once", n))
 	}
 }
 
-// copies counts successes of the generation that came after it was delivered.
-func (e *explainer) copies() (n int) {
+// copies counts successes of other attempts than the delivered one, whose own worker may
+// have reported behind a person's answer.
+func (e *explainer) copies(delivered int64) (n int) {
 	for _, ev := range e.story.Events {
-		if ev.Generation == e.g.Generation && ev.Name == machine.Done && ev.From == job.Delivered {
+		if ev.Generation == e.g.Generation && ev.Name == machine.Done && ev.From == job.Delivered && ev.Fence != delivered {
 			n++
 		}
 	}

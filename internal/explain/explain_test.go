@@ -314,3 +314,13 @@ func TestG13DocumentsShowWhatIsPrivateOnlyWhenAsked(t *testing.T) {
 	require.Contains(t, shown, `"effect_key":"mail/customer 1:1:smtp"`)
 	require.Contains(t, shown, `"event":"lease"`)
 }
+
+func TestAWorkersReportBehindAPersonsAnswerIsNoSecondEffect(t *testing.T) {
+	t.Parallel()
+	s := tell(ready(kind(none)), lease(), machine.Event{Name: machine.LeaseEnded, Fence: 1},
+		machine.Event{Name: machine.AnswerYes, Fence: 1, Actor: "bob", Detail: "seen in the log"}, delivered)
+	require.Equal(t, machine.Done, s.Events[len(s.Events)-1].Name, "it is recorded")
+	e := explain.Of(s)
+	require.Contains(t, e.Why, "bob said that it happened")
+	require.Empty(t, e.Notes)
+}
