@@ -275,7 +275,7 @@ func (r *relay) measure(ctx context.Context) error {
 	age := time.Duration(0)
 	for _, m := range marks {
 		if m.Lane == r.topic {
-			age = max(0, time.Since(m.Issued))
+			age = max(0, m.Age)
 		}
 	}
 	r.metrics.standing.WithLabelValues(r.topic).Set(age.Seconds())

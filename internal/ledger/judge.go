@@ -12,23 +12,19 @@ import (
 	"duly.dev/duly/pkg/job"
 )
 
-// JudgeAfter is how long after a mark passed everywhere what it covers is judged: by
-// then whoever received it has leased it, or never will.
-const JudgeAfter = 60 * time.Second
-
 // Judge judges the next outbox rows of the lane, at most limit, that a passed mark
 // covers, each once: a job that is still ready at the emission that such a row
 // announced was lost on the bus, and is announced anew. contact is how long the
 // caller, by its own monotonic clock, has been in unbroken contact with the ledger;
-// with less than JudgeAfter nothing is judged. It returns how many were lost and
+// with less than machine.JudgeAfter nothing is judged. It returns how many were lost and
 // whether there is more to judge now. Several may call it at once: one judges, the
 // others find nothing.
 func (l *Ledger) Judge(ctx context.Context, lane string, contact time.Duration, limit int) (lost int, more bool, err error) {
-	if contact < JudgeAfter {
+	if contact < machine.JudgeAfter {
 		return 0, false, nil
 	}
 	var due bool
-	if err := l.pool.QueryRow(ctx, stmt("judge_due"), lane, JudgeAfter).Scan(&due); err != nil || !due {
+	if err := l.pool.QueryRow(ctx, stmt("judge_due"), lane, machine.JudgeAfter).Scan(&due); err != nil || !due {
 		return 0, false, wrapped(err, "looking for a mark to judge on lane "+lane)
 	}
 	if _, err := l.pool.Exec(ctx, stmt("judge_add"), lane); err != nil {
@@ -90,7 +86,7 @@ func openJudgement(ctx context.Context, tx pgx.Tx, lane string) (judgement, erro
 	if err != nil || j.pass != nil {
 		return j, wrapped(err, "locking the judge")
 	}
-	err = tx.QueryRow(ctx, stmt("judge_next"), lane, JudgeAfter).Scan(&j.mark, &j.pass)
+	err = tx.QueryRow(ctx, stmt("judge_next"), lane, machine.JudgeAfter).Scan(&j.mark, &j.pass)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return j, nil
 	}

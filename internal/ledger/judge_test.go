@@ -9,7 +9,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"duly.dev/duly/internal/ledger"
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/job"
 )
@@ -139,7 +138,7 @@ func TestWithoutUnbrokenContactNothingIsJudged(t *testing.T) {
 	b.announced()
 	b.pass(0, b.mark(0).Number)
 	b.ripen()
-	lost, more, err := b.Judge(t.Context(), lane, ledger.JudgeAfter-time.Second, 10)
+	lost, more, err := b.Judge(t.Context(), lane, machine.JudgeAfter-time.Second, 10)
 	require.NoError(t, err)
 	require.Zero(t, lost)
 	require.False(t, more)
@@ -246,6 +245,7 @@ func TestOnlyTheHolderIssuesMarks(t *testing.T) {
 	require.Len(t, standing, 1)
 	require.Equal(t, lane, standing[0].Lane)
 	require.False(t, standing[0].Issued.IsZero())
+	require.Positive(t, standing[0].Age)
 }
 
 var errTooLarge = errors.New("message is too large")

@@ -63,7 +63,7 @@ func (l *Ledger) StandingMarks(ctx context.Context) ([]machine.Mark, error) {
 	}
 	marks, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (machine.Mark, error) {
 		var m machine.Mark
-		return m, r.Scan(&m.Number, &m.Lane, &m.Partitions, &m.Issued)
+		return m, r.Scan(&m.Number, &m.Lane, &m.Partitions, &m.Issued, &m.Age)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reading the standing marks: %w", err)

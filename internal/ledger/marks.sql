@@ -10,8 +10,8 @@ RETURNING number, issued_at
 SELECT passed_at IS NULL FROM duly.mark WHERE topic = $1 ORDER BY number DESC LIMIT 1
 
 -- name: marks_standing
--- Of every lane, the oldest mark that has not passed everywhere. No locks.
-SELECT DISTINCT ON (topic) number, topic, partitions, issued_at
+-- Of every lane, the oldest mark that has not passed everywhere, and its age. No locks.
+SELECT DISTINCT ON (topic) number, topic, partitions, issued_at, clock_timestamp() - issued_at
 FROM duly.mark WHERE passed_at IS NULL ORDER BY topic, number
 
 -- name: mark_lock

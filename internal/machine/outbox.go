@@ -39,9 +39,15 @@ type Mark struct {
 	Lane       string
 	Partitions []int32
 	Issued     time.Time
+	// Age is how old it was when it was read (StandingMarks), by the ledger's clock.
+	Age time.Duration
 	// Passed is when it had passed every partition; zero while it stands.
 	Passed time.Time
 }
+
+// JudgeAfter is how long after a mark passed everywhere what it covers is judged: by
+// then whoever received it has leased it, or never will.
+const JudgeAfter = 60 * time.Second
 
 // DeadTopic is the outbox topic of dead notices; every other topic is a lane.
 const DeadTopic = ".dead"

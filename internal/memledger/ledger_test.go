@@ -316,7 +316,7 @@ func TestWhatTheBusLostIsAnnouncedAnewBehindAMark(t *testing.T) {
 
 		require.NoError(t, b.PassMark(t.Context(), "mail", 1, mark.Number))
 		require.Zero(t, judge(time.Hour), "it has only just passed")
-		time.Sleep(memledger.JudgeAfter)
+		time.Sleep(machine.JudgeAfter)
 		require.Zero(t, judge(time.Second), "the caller has not been in contact for long enough")
 		require.Equal(t, 1, judge(time.Hour))
 		require.Zero(t, judge(time.Hour), "each row is judged once")

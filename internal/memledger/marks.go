@@ -73,20 +73,19 @@ func (l *Ledger) MarkStands(ctx context.Context, lane string) (bool, error) {
 // passed everywhere.
 func (l *Ledger) StandingMarks(ctx context.Context) ([]machine.Mark, error) {
 	var all []machine.Mark
-	err := l.read(ctx, "StandingMarks", func(time.Time) error {
+	err := l.read(ctx, "StandingMarks", func(now time.Time) error {
 		for _, name := range slices.Sorted(maps.Keys(l.topics)) {
 			t := l.topics[name]
 			if i := slices.IndexFunc(t.marks, func(m *mark) bool { return m.Passed.IsZero() }); i >= 0 {
-				all = append(all, t.marks[i].Mark)
+				m := t.marks[i].Mark
+				m.Age = now.Sub(m.Issued)
+				all = append(all, m)
 			}
 		}
 		return nil
 	})
 	return all, err
 }
-
-// JudgeAfter is how long after a mark passed everywhere what it covers is judged.
-const JudgeAfter = 60 * time.Second
 
 // Judge judges the next outbox rows of the lane, at most limit, that a passed mark
 // covers, each once: a job still ready at the emission that such a row announced was
@@ -95,12 +94,12 @@ const JudgeAfter = 60 * time.Second
 func (l *Ledger) Judge(ctx context.Context, lane string, contact time.Duration, limit int) (lost int, more bool, err error) {
 	err = l.write(ctx, "Judge", func(now time.Time) error {
 		t := l.topics[lane]
-		if t == nil || contact < JudgeAfter {
+		if t == nil || contact < machine.JudgeAfter {
 			return nil
 		}
 		ripe := -1
 		for i, m := range t.marks {
-			if !m.Passed.IsZero() && !now.Before(m.Passed.Add(JudgeAfter)) {
+			if !m.Passed.IsZero() && !now.Before(m.Passed.Add(machine.JudgeAfter)) {
 				ripe = i
 			}
 		}
