@@ -24,7 +24,10 @@ type target struct {
 
 // decision is what became of a target. Found is false where there is no such row.
 type decision struct {
-	Found  bool
+	Found bool
+	// Foreign: its row is there, and of another kind than the one that was to decide.
+	Foreign bool
+
 	Row    machine.Row // as stored
 	Change machine.Change
 }
@@ -55,7 +58,8 @@ func (l *Ledger) decideLocked(ctx context.Context, tx pgx.Tx, locking string, ta
 		at := rowID{t.Job, t.Generation}
 		before, ok := locked[at]
 		if !ok || (t.Kind != nil && t.Kind.Name != before.Kind.Name) {
-			continue // a policy of one kind never decides about a job of another
+			decisions[i].Foreign = ok // a policy of one kind never decides about a job of another
+			continue
 		}
 		if t.Kind != nil {
 			before.Kind = *t.Kind

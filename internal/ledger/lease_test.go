@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"duly.dev/duly/internal/ledger"
@@ -282,6 +283,44 @@ func TestC66LeaseWhoseReplyIsLostIsReadBack(t *testing.T) {
 			require.Len(t, grants, 3, "what was leased is found, with what its effect needs")
 			require.Len(t, held, 3, "and the heartbeat tells of it")
 			require.NotEmpty(t, grants[0].Payload)
+		})
+	}
+}
+
+// A producer's transaction that has cancelled a job and stays open must not stop the
+// lane: its neighbours are leased, and it is asked about again.
+func TestRowThatSomebodyHasLockedDoesNotHoldUpItsNeighbours(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(pgx.Tx) error{
+		"rolled back": func(tx pgx.Tx) error { return tx.Rollback(t.Context()) },
+		"committed":   func(tx pgx.Tx) error { return tx.Commit(t.Context()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCrew(t)
+			refs := c.enqueue("locked", 20)
+			missing := job.Ref{Job: 1 << 40, Generation: 1, Emission: 1}
+			tx, err := c.pool.Begin(t.Context())
+			require.NoError(t, err)
+			_, err = c.CancelIn(t.Context(), tx, machine.Cancellation{Kind: kind, Key: "locked-7", Actor: "producer", Reason: "no longer wanted"})
+			require.NoError(t, err)
+			var locked job.Ref
+			require.NoError(t, tx.QueryRow(t.Context(), `SELECT id, generation, emission FROM duly.job WHERE state = 'cancelled'`).Scan(&locked.Job, &locked.Generation, &locked.Emission))
+
+			leases := c.ask(c.worker, append(refs, missing)...)
+			require.Len(t, leases.Grants, 19)
+			require.Equal(t, []job.Ref{missing}, leases.Stale)
+			require.Len(t, leases.Early, 1)
+			require.Equal(t, locked, leases.Early[0].Ref)
+			require.Positive(t, leases.Early[0].In)
+
+			require.NoError(t, end(tx))
+			leases = c.ask(c.worker, locked)
+			if name == "committed" {
+				require.Equal(t, []job.Ref{locked}, leases.Stale)
+				return
+			}
+			require.Len(t, leases.Grants, 1)
 		})
 	}
 }

@@ -30,7 +30,8 @@ type Grant struct {
 	TraceParent                 string
 }
 
-// EarlyRef is a reference of a retry that came before its wake_at.
+// EarlyRef is a reference to ask about again after a while: of a retry that came before
+// its wake_at, or of a row that somebody else has locked.
 type EarlyRef struct {
 	Ref job.Ref
 	In  time.Duration
