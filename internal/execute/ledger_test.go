@@ -56,6 +56,7 @@ type books struct {
 	beats    int
 	onLease  func(n int, r machine.LeaseRequest) fault
 	onSettle func(n int, reports []machine.Report) fault
+	locked   map[int64]bool // jobs whose rows somebody has locked
 	onBeat   func(n int) fault
 	onEach   func(doing string) error // every other call
 }
@@ -253,7 +254,26 @@ func (b *books) Settle(ctx context.Context, w machine.Worker, reports []machine.
 		}
 	})
 	err = b.meet(ctx, f, func() (err error) {
-		out, err = b.Ledger.Settle(ctx, w, reports)
+		var free []machine.Report
+		b.with(func() {
+			for _, r := range reports {
+				if !b.locked[r.Job] {
+					free = append(free, r)
+				}
+			}
+		})
+		settled, err := b.Ledger.Settle(ctx, w, free)
+		if err != nil {
+			return err
+		}
+		out = make([]machine.Settled, len(reports))
+		for i, r := range reports {
+			out[i] = machine.Settled{Attempt: r.Attempt, Pending: true}
+			if len(settled) > 0 && settled[0].Attempt == r.Attempt {
+				out[i], settled = settled[0], settled[1:]
+			}
+		}
+		reports = free
 		b.with(func() {
 			for _, r := range reports {
 				b.settled[r.Attempt]++

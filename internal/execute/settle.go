@@ -17,7 +17,8 @@ import (
 // Settler commits the ends of attempts.
 type Settler interface {
 	// Settle commits a batch of reports of one worker, hand-backs among them, and
-	// returns one Settled a report, in their order. A call that fails may have committed
+	// returns one Settled a report, in their order; one that is Pending is to be sent
+	// again. A call that fails may have committed
 	// some of them; it is idempotent: what the same fence has settled counts as settled.
 	// machine.ErrAway and machine.ErrUnclear say that no report is to blame.
 	Settle(ctx context.Context, w machine.Worker, reports []machine.Report) ([]machine.Settled, error)
@@ -62,7 +63,15 @@ type settling struct {
 	queue    chan *ending
 	finished chan struct{} // closed when no report is to come any more
 	pending  atomic.Int64  // reports that are not committed
+
+	// locked are reports whose rows somebody has locked, to be sent again then; those
+	// behind them do not wait. Only run touches them.
+	locked      []*ending
+	lockedUntil time.Time
 }
+
+// lockedFor is how long a report waits whose row somebody has locked.
+const lockedFor = 500 * time.Millisecond
 
 func newSettling(w *Worker, capacity int) *settling {
 	return &settling{worker: w, queue: make(chan *ending, capacity), finished: make(chan struct{})}
@@ -118,8 +127,8 @@ func (s *settling) run(ctx context.Context) {
 func (s *settling) collect(ctx context.Context, batch []*ending, trouble bool, wait *pause.Backoff) []*ending {
 	var again <-chan time.Time
 	queue, finished := s.queue, s.finished
-	if len(batch) > 0 {
-		timer := time.NewTimer(wait.Next())
+	if len(batch) > 0 || len(s.locked) > 0 {
+		timer := time.NewTimer(s.nextTry(batch, wait))
 		defer timer.Stop()
 		again, finished = timer.C, nil
 	}
@@ -133,6 +142,9 @@ func (s *settling) collect(ctx context.Context, batch []*ending, trouble bool, w
 	case <-finished:
 	case <-ctx.Done():
 	}
+	if len(s.locked) > 0 && !time.Now().Before(s.lockedUntil) {
+		batch, s.locked = append(batch, s.locked...), nil
+	}
 	for len(batch) < maxBatch {
 		select {
 		case e := <-s.queue:
@@ -142,6 +154,29 @@ func (s *settling) collect(ctx context.Context, batch []*ending, trouble bool, w
 		}
 	}
 	return batch
+}
+
+// nextTry is when what failed, or what was locked, is sent again.
+func (s *settling) nextTry(failed []*ending, wait *pause.Backoff) time.Duration {
+	unlocked := max(time.Until(s.lockedUntil), 0)
+	switch {
+	case len(failed) == 0:
+		return unlocked
+	case len(s.locked) == 0:
+		return wait.Next()
+	}
+	return min(wait.Next(), unlocked)
+}
+
+// putAside keeps reports whose rows somebody has locked.
+func (s *settling) putAside(locked []*ending) {
+	if len(locked) == 0 {
+		return
+	}
+	for _, e := range locked {
+		e.again = true
+	}
+	s.locked, s.lockedUntil = append(s.locked, locked...), time.Now().Add(lockedFor)
 }
 
 // round tries to settle the batch and returns what could not be settled. A part that
@@ -155,10 +190,11 @@ func (s *settling) round(ctx context.Context, batch []*ending) (failed []*ending
 	for len(parts) > 0 {
 		part := parts[len(parts)-1]
 		parts = parts[:len(parts)-1]
-		err := s.try(ctx, part)
+		pending, err := s.try(ctx, part)
 		if err != nil && len(part) == 1 && !isTrouble(err) {
 			err = s.tryBare(ctx, part[0], err)
 		}
+		s.putAside(pending)
 		switch {
 		case err == nil:
 			for ; struck < len(failed); struck++ {
@@ -215,8 +251,9 @@ func isTrouble(err error) bool {
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// try settles a part in one call and, once that is committed, all that waits for it.
-func (s *settling) try(ctx context.Context, part []*ending) error {
+// try settles a part in one call and, once that is committed, all that waits for it. It
+// returns those whose rows somebody has locked.
+func (s *settling) try(ctx context.Context, part []*ending) (pending []*ending, err error) {
 	reports := make([]machine.Report, len(part))
 	for i, e := range part {
 		reports[i] = e.report()
@@ -225,11 +262,25 @@ func (s *settling) try(ctx context.Context, part []*ending) error {
 	defer cancel()
 	settled, err := s.worker.o.Ledger.Settle(ctx, part[0].session.worker, reports)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	s.committed(ctx, part, settled)
-	return nil
+	var done []*ending
+	var ends []machine.Settled
+	for i, e := range part {
+		if settled[i].Pending {
+			pending = append(pending, e)
+			continue
+		}
+		done, ends = append(done, e), append(ends, settled[i])
+	}
+	if len(done) > 0 {
+		s.committed(ctx, done, ends)
+	}
+	return pending, nil
 }
+
+// errLocked: a report that failed alone met a row that somebody has locked.
+var errLocked = errors.New("its row is locked by somebody else")
 
 // tryBare settles a report that failed alone, without what the receiver said: the
 // outcome matters more than its words.
@@ -240,8 +291,12 @@ func (s *settling) tryBare(ctx context.Context, e *ending, cause error) error {
 	if !r.Code.Known() {
 		r.Code = job.CodeOther
 	}
-	if err := s.try(ctx, []*ending{&bare}); err != nil {
+	pending, err := s.try(ctx, []*ending{&bare})
+	switch {
+	case err != nil:
 		return err
+	case len(pending) > 0:
+		return errLocked
 	}
 	s.worker.log.LogAttrs(ctx, slog.LevelError, "a result was settled without its details, which could not be stored", append(bare.logAttrs(), slog.Any("error", cause))...)
 	return nil

@@ -74,6 +74,45 @@ func TestReportsThatAreThereShareOneRoundTripInOrderOfJobs(t *testing.T) {
 	})
 }
 
+func TestResultWhoseRowIsLockedHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(r *rig) {
+		r.books.locked = map[int64]bool{1: true}
+	}, func(t *testing.T, r *rig) {
+		r.put("a")
+		r.settle()
+		r.put("b")
+		r.settle()
+		acked, _ := r.counts()
+		require.Equal(t, 1, acked, "b is settled, a waits")
+		r.requireState(1, job.Leased, 1)
+		r.requireState(2, job.Delivered, 1)
+		require.Len(t, r.books.settles, 2, "a is not sent again at once")
+		r.pass(time.Minute)
+		acked, released := r.counts()
+		require.Equal(t, []int{1, 0}, []int{acked, released})
+		r.books.with(func() { r.books.locked = nil })
+		r.pass(time.Second)
+		acked, _ = r.counts()
+		require.Equal(t, 2, acked)
+		r.requireState(1, job.Delivered, 1)
+		require.Equal(t, []string{"a", "b"}, r.performer.began())
+	})
+}
+
+func TestShutdownWaitsForAResultWhoseRowIsLocked(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(r *rig) {
+		r.books.locked = map[int64]bool{1: true}
+	}, func(t *testing.T, r *rig) {
+		r.put("a")
+		r.settle()
+		time.AfterFunc(time.Second, func() { r.books.with(func() { r.books.locked = nil }) })
+		require.NoError(t, r.shutdown())
+		r.requireState(1, job.Delivered, 1)
+	})
+}
+
 // refusing fails every batch that holds what the ledger cannot store.
 func refusing(bad func(machine.Report) bool) func(int, []machine.Report) fault {
 	return func(_ int, reports []machine.Report) fault {

@@ -51,7 +51,7 @@ func (l *Ledger) leasePlain(ctx context.Context, req machine.LeaseRequest, refs 
 	jobs, generations, emissions := columns(refs)
 	batch := &pgx.Batch{}
 	batch.Queue(stmt("keyed"))
-	batch.Queue(stmt("hurry"), leasePatience)
+	batch.Queue(stmt("hurry"), rowPatience)
 	batch.Queue(stmt("lease_refs"), jobs, generations, emissions, req.Worker.ID, kind,
 		req.Kind.Policy.Limit, req.Kind.Policy.LeaseTime, termsID, req.Kind.Hash())
 	results := l.pool.SendBatch(ctx, batch)
@@ -73,13 +73,8 @@ func (l *Ledger) leasePlain(ctx context.Context, req machine.LeaseRequest, refs 
 	return leases, nil
 }
 
-const (
-	// leasePatience, in milliseconds, is how long a batch waits for a row that somebody has
-	// locked: a producer, perhaps, whose transaction cancels the job and stays open.
-	leasePatience = "250"
-	// askAgain is when such a row is asked about again. Its neighbours do not wait.
-	askAgain = 500 * time.Millisecond
-)
+// askAgain is when a row that somebody has locked is asked about again.
+const askAgain = 500 * time.Millisecond
 
 func columns(refs []job.Ref) (jobs []int64, generations, emissions []int32) {
 	jobs, generations, emissions = make([]int64, len(refs)), make([]int32, len(refs)), make([]int32, len(refs))
@@ -196,7 +191,7 @@ func (l *Ledger) leaseDecided(ctx context.Context, tx pgx.Tx, req machine.LeaseR
 	if err != nil {
 		return err
 	}
-	taken, err := l.takenByOthers(ctx, tx, refs, decisions)
+	taken, err := l.takenByOthers(ctx, tx, targets, decisions)
 	if err != nil {
 		return err
 	}
@@ -224,32 +219,6 @@ func (l *Ledger) leaseDecided(ctx context.Context, tx pgx.Tx, req machine.LeaseR
 	}
 	leases.Grants, err = l.bodies(ctx, tx, rows)
 	return err
-}
-
-// takenByOthers tells the rows that were not decided about, since somebody has locked
-// them, from those that are not there.
-func (l *Ledger) takenByOthers(ctx context.Context, tx pgx.Tx, refs []job.Ref, decisions []decision) (map[rowID]bool, error) {
-	var jobs []int64
-	var generations []int32
-	for i, d := range decisions {
-		if !d.Found && !d.Foreign {
-			jobs, generations = append(jobs, refs[i].Job), append(generations, refs[i].Generation)
-		}
-	}
-	if len(jobs) == 0 {
-		return nil, nil
-	}
-	rows, err := tx.Query(ctx, stmt("lease_there"), jobs, generations)
-	if err != nil {
-		return nil, fmt.Errorf("looking for %d jobs: %w", len(jobs), err)
-	}
-	taken := make(map[rowID]bool)
-	var id rowID
-	_, err = pgx.ForEachRow(rows, []any{&id.job, &id.generation}, func() error { taken[id] = true; return nil })
-	if err != nil {
-		return nil, fmt.Errorf("looking for %d jobs: %w", len(jobs), err)
-	}
-	return taken, nil
 }
 
 // note are the columns of a lease row.

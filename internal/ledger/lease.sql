@@ -46,12 +46,6 @@ SELECT j.id, j.generation, j.key, j.subject, j.period, j.destination, j.payload,
 FROM unnest($1::bigint[], $2::integer[]) AS t (id, generation)
 CROSS JOIN LATERAL (SELECT * FROM duly.job j WHERE j.id = t.id AND j.generation = t.generation OFFSET 0) j
 
--- name: lease_there
--- $1 jobs, $2 generations: those of them that are there. No locks, and no wait for any.
-SELECT j.id, j.generation
-FROM unnest($1::bigint[], $2::integer[]) AS t (id, generation)
-CROSS JOIN LATERAL (SELECT id, generation FROM duly.job j WHERE j.id = t.id AND j.generation = t.generation OFFSET 0) j
-
 -- name: lease_held
 -- $1 worker, $2 jobs, $3 generations, $4 emissions: the rows among them that the
 -- worker holds at these emissions. No locks.

@@ -75,13 +75,18 @@ func (l *Ledger) settleDone(ctx context.Context, w machine.Worker, reports []mac
 	}
 	batch := &pgx.Batch{}
 	batch.Queue(stmt("keyed"))
+	batch.Queue(stmt("hurry"), rowPatience)
 	batch.Queue(stmt("settle_done"), jobs, generations, fences, receipts, w.ID, w.Version, hashes, classifiers)
 	results := l.pool.SendBatch(ctx, batch)
 	_, err = results.Exec()
 	if err == nil {
+		_, err = results.Exec()
+	}
+	if err == nil {
 		err = scanDone(results, reports, at, all)
 	}
-	if err = unclear(errors.Join(err, results.Close())); err != nil {
+	err = unclear(errors.Join(err, results.Close()))
+	if err != nil && !inUse(err) { // where a row is in use nothing was settled: all are decided one by one
 		return nil, err
 	}
 	for _, i := range at {
@@ -123,12 +128,20 @@ func (l *Ledger) settleRest(ctx context.Context, w machine.Worker, reports []mac
 		}
 	}
 	return l.inTx(ctx, "deciding about the rest", func(tx pgx.Tx) error {
-		decisions, _, err := l.decide(ctx, tx, targets)
+		decisions, _, err := l.decideFree(ctx, tx, targets)
+		if err != nil {
+			return err
+		}
+		taken, err := l.takenByOthers(ctx, tx, targets, decisions)
 		if err != nil {
 			return err
 		}
 		for n, d := range decisions {
-			all[rest[n]] = reports[rest[n]].Settled(d.Row, d.Change)
+			r := reports[rest[n]]
+			all[rest[n]] = r.Settled(d.Row, d.Change)
+			if taken[rowID{r.Job, r.Generation}] {
+				all[rest[n]] = machine.Settled{Attempt: r.Attempt, Pending: true}
+			}
 		}
 		return nil
 	})

@@ -145,3 +145,40 @@ func TestHoldCostsNeitherFenceNorAttempt(t *testing.T) {
 	require.Equal(t, job.Leased, state, "a leased row is not held")
 	require.Len(t, c.ask(c.worker, refs[0]).Stale, 1, "its reference is settled")
 }
+
+// A producer's transaction that has asked to cancel a leased job and stays open must
+// not keep the results of other jobs out of the ledger.
+func TestResultOfALockedRowIsPendingAndItsNeighboursAreSettled(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t)
+	grants := c.ask(c.worker, c.enqueue("locked", 10)...).Grants
+	tx, err := c.pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = c.CancelIn(t.Context(), tx, machine.Cancellation{Kind: kind, Key: "locked-3", Actor: "producer", Reason: "no longer wanted"})
+	require.NoError(t, err)
+	reports := make([]machine.Report, len(grants))
+	for i, g := range grants {
+		reports[i] = report(g, job.Done(nil))
+	}
+	settled, err := c.Settle(t.Context(), c.worker, reports)
+	require.NoError(t, err)
+	pending := 0
+	for i, s := range settled {
+		require.Equal(t, reports[i].Attempt, s.Attempt)
+		if s.Pending {
+			require.Equal(t, "locked-3", grants[i].Key)
+			pending++
+			continue
+		}
+		require.Equal(t, job.Delivered, s.State)
+		require.False(t, s.Late)
+	}
+	require.Equal(t, 1, pending)
+	require.NoError(t, tx.Commit(t.Context()))
+	settled, err = c.Settle(t.Context(), c.worker, reports)
+	require.NoError(t, err)
+	for _, s := range settled {
+		require.Equal(t, job.Delivered, s.State, "it happened, whatever was asked meanwhile")
+	}
+	ledgertest.Agrees(t, c.pool)
+}

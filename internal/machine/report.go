@@ -42,6 +42,9 @@ type Settled struct {
 	Duplicate bool
 	// WakeAt is when a retry begins.
 	WakeAt time.Time
+	// Pending: nothing was settled, since somebody has locked the row; the report is to
+	// be sent again.
+	Pending bool
 }
 
 // Settled is what the decision about the report came to; row and change are zero
