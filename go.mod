@@ -2,6 +2,8 @@ module duly.dev/duly
 
 go 1.26.8
 
+toolchain go1.26.10
+
 require (
 	github.com/alecthomas/kong v1.17.0
 	github.com/cenkalti/backoff/v4 v4.3.0
