@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,8 +44,8 @@ type rig struct {
 	t         *testing.T
 	watch     *steady
 	promotion *Promotion
-	// What the loop did; it rests while the test looks.
-	succeeded, ready int
+	// What the loop did.
+	succeeded, ready atomic.Int64
 }
 
 const lane = "main"
@@ -55,7 +56,7 @@ func newRig(t *testing.T, metrics prometheus.Registerer) *rig {
 	require.NoError(t, r.SyncKinds(t.Context(), []machine.Kind{{
 		Name: "reminder", Lane: lane, Channel: "go", Policy: machine.DefaultPolicy(), Promises: machine.DefaultPromises(10 * time.Second),
 	}}))
-	p, err := New(Options{Ledger: r, Watch: r.watch, Batch: 10, Metrics: metrics, Succeeded: func() { r.succeeded++ }})
+	p, err := New(Options{Ledger: r, Watch: r.watch, Batch: 10, Metrics: metrics, Succeeded: func() { r.succeeded.Add(1) }})
 	require.NoError(t, err)
 	r.promotion = p
 	return r
@@ -86,7 +87,7 @@ func (r *rig) schedule(name string, n int, in time.Duration) {
 func (r *rig) Promote(ctx context.Context, from machine.Position, limit int) (machine.Promotion, error) {
 	p, err := r.Ledger.Promote(ctx, from, limit)
 	for _, n := range p.Promoted {
-		r.ready += n
+		r.ready.Add(int64(n))
 	}
 	return p, err
 }
@@ -100,14 +101,14 @@ func TestWhatIsDueIsReadyWithinARest(t *testing.T) {
 		r.run()
 		time.Sleep(time.Minute - time.Millisecond)
 		synctest.Wait()
-		require.Zero(t, r.ready)
+		require.Zero(t, r.ready.Load())
 		time.Sleep(102 * time.Millisecond)
 		synctest.Wait()
-		require.Equal(t, 25, r.ready)
+		require.EqualValues(t, 25, r.ready.Load())
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		require.Equal(t, 30, r.ready)
-		require.Positive(t, r.succeeded)
+		require.EqualValues(t, 30, r.ready.Load())
+		require.Positive(t, r.succeeded.Load())
 	})
 }
 
@@ -120,12 +121,12 @@ func TestNothingIsPromotedWhileTheClockIsNotToBeTrusted(t *testing.T) {
 		r.run()
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		require.Zero(t, r.ready)
-		require.Zero(t, r.succeeded, "it is not ready")
+		require.Zero(t, r.ready.Load())
+		require.Zero(t, r.succeeded.Load(), "it is not ready")
 		r.watch.set(false, nil)
 		time.Sleep(1100 * time.Millisecond)
 		synctest.Wait()
-		require.Equal(t, 3, r.ready)
+		require.EqualValues(t, 3, r.ready.Load())
 	})
 }
 
@@ -141,13 +142,13 @@ func TestPromotionOutlivesALedgerThatIsDown(t *testing.T) {
 		r.watch.set(false, errors.New("down"))
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.Zero(t, r.ready)
+		require.Zero(t, r.ready.Load())
 		require.Positive(t, testutil.ToFloat64(r.promotion.metrics.failures))
 		r.Faults(nil)
 		r.watch.set(false, nil)
 		time.Sleep(6 * time.Second)
 		synctest.Wait()
-		require.Equal(t, 3, r.ready)
+		require.EqualValues(t, 3, r.ready.Load())
 		require.InDelta(t, 3, testutil.ToFloat64(r.promotion.metrics.promoted.WithLabelValues("due")), 0)
 	})
 }
