@@ -53,10 +53,11 @@ func TestG14ShutdownHandsBackWhatDidNotBeginUncounted(t *testing.T) { // G14, C3
 		require.NoError(t, r.shutdown()) // 3 s later 10 s do not fit into 9 s
 		require.Empty(t, r.performer.began())
 		for id := range int64(2) {
-			r.requireState(id+1, job.Ready, 0)
+			row := r.requireState(id+1, job.Ready, 0)
+			require.EqualValues(t, 2, row.Emission, "each is announced again")
 		}
 		requireGone(t, r)
-		require.Equal(t, 2, r.broker.Depth("mail"), "each is announced again")
+		require.Positive(t, r.broker.Depth("mail"), "in one message or in two")
 	})
 }
 
