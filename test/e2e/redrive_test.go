@@ -24,8 +24,8 @@ func TestG9RedriveIsDoneOnceHoweverOftenItIsAsked(t *testing.T) {
 	r.web.plans(nil)
 
 	type answer struct {
-		code   int
-		output string
+		code           int
+		stdout, stderr string
 	}
 	answers := make([]answer, 8)
 	var asking sync.WaitGroup
@@ -33,7 +33,7 @@ func TestG9RedriveIsDoneOnceHoweverOftenItIsAsked(t *testing.T) {
 		asking.Go(func() {
 			stdout, stderr, code := r.dlq("redrive", "--json", deduped+"/d-0000", "--generation", "1",
 				"--recovery-key", "decision-"+strconv.Itoa(i%2), "--approver", "an approver", "--reason", "the receiver is repaired")
-			answers[i] = answer{code, stdout + stderr}
+			answers[i] = answer{code, stdout, stderr}
 		})
 	}
 	asking.Wait()
@@ -42,8 +42,8 @@ func TestG9RedriveIsDoneOnceHoweverOftenItIsAsked(t *testing.T) {
 		require.Equal(t, answers[i%2].code, a.code, "the same key has the same answer: %v", answers)
 		if a.code == 0 {
 			var made struct{ Generation int }
-			require.NoError(t, json.Unmarshal([]byte(a.output), &made), a.output)
-			require.Equal(t, 2, made.Generation, a.output)
+			require.NoError(t, json.Unmarshal([]byte(a.stdout), &made), a.stdout)
+			require.Equal(t, 2, made.Generation, a.stdout)
 		}
 	}
 	require.Equal(t, map[job.State]int{job.Delivered: 1}, r.account())
