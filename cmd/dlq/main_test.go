@@ -108,7 +108,7 @@ func (o *operator) end(ref job.Ref, r job.Result) {
 	require.Len(o.t, leases.Grants, 1)
 	row := leases.Grants[0].Row
 	_, err = o.ledger.Settle(o.t.Context(), o.worker, []machine.Report{{
-		Attempt: machine.Attempt{Job: row.Job, Generation: row.Generation, Fence: row.Fence}, Result: r, Row: row, Classifier: "c1",
+		Attempt: machine.Attempt{Job: row.Job, Generation: row.Generation, Fence: row.Fence}, Result: r, Kind: &row.Kind, Classifier: "c1",
 	}})
 	require.NoError(o.t, err)
 }

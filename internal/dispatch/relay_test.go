@@ -281,7 +281,7 @@ func TestNoticeSaysWhoNeedsAPersonAndNothingPrivate(t *testing.T) {
 		require.NoError(w, err)
 		row := leases.Grants[0].Row
 		_, err = w.ledger.Settle(w.Context(), worker, []machine.Report{{
-			Attempt: machine.Attempt{Job: row.Job, Generation: 1, Fence: row.Fence}, Row: row,
+			Attempt: machine.Attempt{Job: row.Job, Generation: 1, Fence: row.Fence}, Kind: &row.Kind,
 			Result: job.NotDone(job.ClassPermanent, job.CodeRejected, "no such account"),
 		}})
 		require.NoError(w, err)

@@ -109,7 +109,7 @@ func (b *books) tried(k machine.Kind, spec job.Spec, r job.Result) job.Ref {
 	require.NoError(b.t, err)
 	g := leases.Grants[0]
 	_, err = b.Ledger.Settle(ctx, other, []machine.Report{{
-		Attempt: machine.Attempt{Job: g.Row.Job, Generation: 1, Fence: g.Row.Fence}, Result: r, Row: g.Row,
+		Attempt: machine.Attempt{Job: g.Row.Job, Generation: 1, Fence: g.Row.Fence}, Result: r, Kind: &g.Row.Kind,
 	}})
 	require.NoError(b.t, err)
 	b.pass(false)

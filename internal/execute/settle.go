@@ -48,7 +48,7 @@ type ending struct {
 func (e *ending) report() machine.Report {
 	r := machine.Report{Attempt: e.id, Result: e.result}
 	if a := e.attempt; a != nil {
-		r.Classifier, r.Row = a.kind.Classifier, a.grant.Row
+		r.Classifier, r.Kind = a.kind.Classifier, &a.grant.Row.Kind
 	}
 	return r
 }

@@ -64,7 +64,7 @@ func (c *crew) settle(g machine.Grant, r job.Result) machine.Settled {
 func report(g machine.Grant, r job.Result) machine.Report {
 	return machine.Report{
 		Attempt: machine.Attempt{Job: g.Row.Job, Generation: g.Row.Generation, Fence: g.Row.Fence},
-		Result:  r, Row: g.Row, Classifier: "test-1",
+		Result:  r, Kind: &g.Row.Kind, Classifier: "test-1",
 	}
 }
 

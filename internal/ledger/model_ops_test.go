@@ -200,7 +200,7 @@ func (tw *twins) settle() {
 	for _, h := range mine {
 		r := machine.Report{
 			Attempt: machine.Attempt{Job: tw.ids[h.key], Generation: h.generation, Fence: h.fence},
-			Result:  tw.result(), Classifier: "rules-1", Row: machine.Row{Kind: h.kind},
+			Result:  tw.result(), Classifier: "rules-1", Kind: &h.kind,
 		}
 		reports = append(reports, r)
 		r.Job = tw.memIDs[h.key]

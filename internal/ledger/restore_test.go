@@ -190,7 +190,7 @@ func TestNoticeKnowsItsFirstAttempt(t *testing.T) {
 			first = grants[0]
 		}
 		_, err := b.Settle(t.Context(), machine.Worker{ID: row.Worker, Version: "v1"}, []machine.Report{{
-			Attempt: machine.Attempt{Job: row.Job, Generation: 1, Fence: row.Fence}, Row: row,
+			Attempt: machine.Attempt{Job: row.Job, Generation: 1, Fence: row.Fence}, Kind: &row.Kind,
 			Result: job.NotDone(job.ClassTransient, job.CodeUnreachable, "refused"),
 		}})
 		require.NoError(t, err)

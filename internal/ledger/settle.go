@@ -54,7 +54,7 @@ func (l *Ledger) settleDone(ctx context.Context, w machine.Worker, reports []mac
 	for _, i := range order {
 		r := reports[i]
 		id := rowID{r.Job, r.Generation}
-		if _, twice := at[id]; twice || r.Result.Outcome != job.OutcomeDelivered || r.Row.Kind.Name == "" {
+		if _, twice := at[id]; twice || r.Result.Outcome != job.OutcomeDelivered || r.Kind == nil {
 			rest = append(rest, i)
 			continue
 		}
@@ -65,10 +65,10 @@ func (l *Ledger) settleDone(ctx context.Context, w machine.Worker, reports []mac
 		at[id] = i
 		jobs, generations, fences = append(jobs, r.Job), append(generations, r.Generation), append(fences, r.Fence)
 		receipts, classifiers = append(receipts, receipt), append(classifiers, orNull(r.Classifier))
-		if _, ok := hashOf[r.Row.Kind.Name]; !ok {
-			hashOf[r.Row.Kind.Name] = r.Row.Kind.Hash()
+		if _, ok := hashOf[r.Kind.Name]; !ok {
+			hashOf[r.Kind.Name] = r.Kind.Hash()
 		}
-		hashes = append(hashes, hashOf[r.Row.Kind.Name])
+		hashes = append(hashes, hashOf[r.Kind.Name])
 	}
 	if len(jobs) == 0 {
 		return rest, nil
@@ -121,10 +121,7 @@ func (l *Ledger) settleRest(ctx context.Context, w machine.Worker, reports []mac
 	for n, i := range rest {
 		r := reports[i]
 		targets[n] = target{
-			Job: r.Job, Generation: r.Generation, Version: w.Version, Classifier: r.Classifier, Event: r.Event(w),
-		}
-		if r.Row.Kind.Name != "" {
-			targets[n].Kind = &r.Row.Kind
+			Job: r.Job, Generation: r.Generation, Version: w.Version, Classifier: r.Classifier, Kind: r.Kind, Event: r.Event(w),
 		}
 	}
 	return l.inTx(ctx, "deciding about the rest", func(tx pgx.Tx) error {

@@ -12,8 +12,9 @@ type Report struct {
 	Result job.Result
 	// Classifier is the version of the rules that classified the result.
 	Classifier string
-	// Row is the row as it was leased, from which the hot path decides.
-	Row Row
+	// Kind is the kind with the policy that the attempt was leased under; nil where the
+	// reporter does not know it.
+	Kind *Kind
 }
 
 // reports are the events of what a worker may report.

@@ -33,7 +33,7 @@ func TestASuccessIsADuplicateOnlyWhereAnotherMayHaveHadTheEffect(t *testing.T) {
 			t.Parallel()
 			row := base
 			c.edit(&row)
-			r := Report{Attempt: Attempt{Job: 1, Generation: 1, Fence: 1}, Result: job.Done(nil), Row: base}
+			r := Report{Attempt: Attempt{Job: 1, Generation: 1, Fence: 1}, Result: job.Done(nil)}
 			after, change := Next(row, r.Event(Worker{ID: "w"}), now)
 			s := r.Settled(after, change)
 			require.Equal(t, c.late, s.Late)

@@ -81,7 +81,7 @@ func (b *bench) settle(g machine.Grant, r job.Result) machine.Settled {
 }
 
 func report(g machine.Grant, r job.Result) machine.Report {
-	return machine.Report{Attempt: machine.Attempt{Job: g.Row.Job, Generation: g.Row.Generation, Fence: g.Row.Fence}, Result: r, Row: g.Row}
+	return machine.Report{Attempt: machine.Attempt{Job: g.Row.Job, Generation: g.Row.Generation, Fence: g.Row.Fence}, Result: r, Kind: &g.Row.Kind}
 }
 
 func (b *bench) row(key string) machine.Row {

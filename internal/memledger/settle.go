@@ -19,10 +19,7 @@ func (l *Ledger) Settle(ctx context.Context, w machine.Worker, reports []machine
 		for i, r := range reports {
 			targets[i] = target{
 				job: r.Job, generation: r.Generation, version: w.Version, classifier: r.Classifier,
-				event: r.Event(w),
-			}
-			if r.Row.Kind.Name != "" {
-				targets[i].kind = &reports[i].Row.Kind
+				kind: r.Kind, event: r.Event(w),
 			}
 		}
 		for i, d := range l.decide(now, targets...) {

@@ -152,7 +152,7 @@ func (r *rig) lease(w machine.Worker, refs ...job.Ref) ([]machine.Grant, error) 
 func (r *rig) settle(w machine.Worker, g machine.Grant, result job.Result) {
 	r.t.Helper()
 	_, err := r.Settle(r.t.Context(), w, []machine.Report{{
-		Attempt: machine.Attempt{Job: g.Row.Job, Generation: g.Row.Generation, Fence: g.Row.Fence}, Result: result, Row: g.Row,
+		Attempt: machine.Attempt{Job: g.Row.Job, Generation: g.Row.Generation, Fence: g.Row.Fence}, Result: result, Kind: &g.Row.Kind,
 	}})
 	require.NoError(r.t, err)
 }

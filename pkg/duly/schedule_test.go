@@ -393,7 +393,7 @@ func TestJobAndCancelTellWhereAJobStands(t *testing.T) {
 	require.NoError(t, cancel())
 	require.Equal(t, duly.Cancelled{State: job.Leased, Requested: true}, cancelled)
 	_, err = l.Settle(t.Context(), w, []machine.Report{{
-		Attempt: machine.Attempt{Job: id, Generation: 1, Fence: 1}, Result: job.Done(&job.Receipt{ID: "r"}), Row: leases.Grants[0].Row,
+		Attempt: machine.Attempt{Job: id, Generation: 1, Fence: 1}, Result: job.Done(&job.Receipt{ID: "r"}), Kind: &leases.Grants[0].Row.Kind,
 	}})
 	require.NoError(t, err)
 	j, err = client.Job(t.Context(), kind, "a")
