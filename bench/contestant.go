@@ -92,3 +92,56 @@ func (c cannot) Latency(context.Context, *Meter, int, time.Duration) error { ret
 
 // Idle is Unable.
 func (c cannot) Idle(context.Context, *Meter, time.Duration) error { return c.why }
+
+// restricted is a contestant of which only some things are measured.
+type restricted struct {
+	Contestant
+	may map[string]bool // "insert", "drain", "both", "singles", "latency", "idle"
+	why Unable
+}
+
+// restrict makes one.
+func restrict(c Contestant, why Unable, may ...string) Contestant {
+	r := restricted{Contestant: c, may: make(map[string]bool, len(may)), why: why}
+	for _, name := range may {
+		r.may[name] = true
+	}
+	return r
+}
+
+func (r restricted) allow(name string, measure func() error) error {
+	if !r.may[name] {
+		return r.why
+	}
+	return measure()
+}
+
+// Insert is measured where it may be.
+func (r restricted) Insert(ctx context.Context, m *Meter, n int) error {
+	return r.allow("insert", func() error { return r.Contestant.Insert(ctx, m, n) })
+}
+
+// Drain is measured where it may be.
+func (r restricted) Drain(ctx context.Context, m *Meter, n int) error {
+	return r.allow("drain", func() error { return r.Contestant.Drain(ctx, m, n) })
+}
+
+// Both is measured where it may be.
+func (r restricted) Both(ctx context.Context, m *Meter, n int) error {
+	return r.allow("both", func() error { return r.Contestant.Both(ctx, m, n) })
+}
+
+// Singles is measured where it may be.
+func (r restricted) Singles(ctx context.Context, m *Meter, clients int, d time.Duration) error {
+	return r.allow("singles", func() error { return r.Contestant.Singles(ctx, m, clients, d) })
+}
+
+// Latency is measured where it may be.
+func (r restricted) Latency(ctx context.Context, m *Meter, rate int, d time.Duration) error {
+	return r.allow("latency", func() error { return r.Contestant.Latency(ctx, m, rate, d) })
+}
+
+// Idle is measured where it may be.
+func (r restricted) Idle(ctx context.Context, m *Meter, d time.Duration) error {
+	return r.allow("idle", func() error { return r.Contestant.Idle(ctx, m, d) })
+}

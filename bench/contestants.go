@@ -32,5 +32,13 @@ func contestants() []entry {
 	return []entry{
 		{"duly", Peers, newDuly},
 		{"river", Peers, newRiver},
+		{"duly-sync", Variants, newDulySync},
+		{"duly-http", Variants, newDulyHTTP},
+		{"river-unique", Variants, newRiverUnique},
+		{"river-defaults", Variants, newRiverDefaults},
+		{"raw-unnest", Limits, newRawUnnest},
+		{"raw-copy", Limits, newRawCopy},
+		{"raw-commit", Limits, newRawCommit},
+		{"raw-nats", Limits, newRawNATS},
 	}
 }

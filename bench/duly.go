@@ -38,11 +38,20 @@ type dulyTuning struct {
 // dulyBest is what gave the most; see docs/performance.md.
 var dulyBest = dulyTuning{producers: 2, batch: 1000, slots: 2000, pack: 500}
 
+// dulyHTTP is the same where every effect is an HTTP request.
+var dulyHTTP = dulyTuning{producers: 2, batch: 1000, slots: 200, pack: 50}
+
 // dulyContestant is Duly in this process: scheduler, dispatcher, worker, and a NATS
 // server with its streams on disk.
 type dulyContestant struct {
 	load   Load
+	name   string
 	tuning dulyTuning
+	// always syncs every message to disk before it is acknowledged.
+	always bool
+	// http sends every effect to a receiver in a process of its own.
+	http     bool
+	receiver *receiver
 
 	version string
 	config  *app.Config // for throughput
@@ -54,10 +63,22 @@ type dulyContestant struct {
 	running *dulyService
 }
 
-func newDuly(l Load) Contestant { return &dulyContestant{load: l, tuning: dulyBest} }
+func newDuly(l Load) Contestant {
+	return &dulyContestant{load: l, name: "Duly", tuning: dulyBest}
+}
+
+// newDulySync loses nothing on the bus either when the machine loses its power.
+func newDulySync(l Load) Contestant {
+	return restrict(&dulyContestant{load: l, name: "Duly, sync_interval: always", tuning: dulyBest, always: true}, "like Duly's", "both")
+}
+
+// newDulyHTTP has effects.
+func newDulyHTTP(l Load) Contestant {
+	return restrict(&dulyContestant{load: l, name: "Duly, HTTP effects", tuning: dulyHTTP, http: true}, "like Duly's", "both")
+}
 
 // Name is what tables show.
-func (*dulyContestant) Name() string { return "Duly" }
+func (d *dulyContestant) Name() string { return d.name }
 
 // Version is the commit.
 func (d *dulyContestant) Version() string { return d.version }
@@ -65,18 +86,29 @@ func (d *dulyContestant) Version() string { return d.version }
 // Settings say how it is run.
 func (d *dulyContestant) Settings() []Setting {
 	t := d.tuning
-	return []Setting{
+	all := []Setting{
 		{"bulk", fmt.Sprintf("ScheduleMany, %d jobs a transaction, %d producers, each job with a unique key", t.batch, t.producers)},
 		{"throughput", fmt.Sprintf("scheduler, dispatcher, worker and NATS JetStream (file storage) in one process; %d slots, pack %d, the rest defaults", t.slots, t.pack)},
 		{"latency and idle", "all defaults"},
 		{"done", "the worker's Settle has returned, which commits the result; afterwards the ledger is asked whether all are delivered"},
 	}
+	if d.always {
+		all = append(all, Setting{"NATS", "sync_interval: always"})
+	}
+	if d.http {
+		all = append(all, Setting{"effects", "POST of the payload to a receiver on this machine (Go, net/http, 204), in a process of its own that takes its CPU from the same cores"})
+	}
+	return all
 }
 
 // Prepare finds out what is measured.
 func (d *dulyContestant) Prepare(ctx context.Context, _ *Stack) (err error) {
 	d.version = commit(ctx)
-	text := fmt.Sprintf("lanes: {bench: {pack: %d}}\nkinds: {%s: {lane: bench, channel: go}}\nworker: {slots: %d}\n", d.tuning.pack, dulyKind, d.tuning.slots)
+	channel := "channel: go"
+	if d.http {
+		channel = "channel: http, http: {allow_networks: [127.0.0.0/8]}"
+	}
+	text := fmt.Sprintf("lanes: {bench: {pack: %d}}\nkinds: {%s: {lane: bench, %s}}\nworker: {slots: %d}\n", d.tuning.pack, dulyKind, channel, d.tuning.slots)
 	if d.config, err = app.ParseConfig("throughput", []byte(text)); err != nil {
 		return err
 	}
@@ -101,11 +133,16 @@ func (d *dulyContestant) Open(ctx context.Context, s *Stack) (err error) {
 	if err = ledger.MigrateUp(ctx, d.url); err != nil {
 		return err
 	}
-	if d.nats, err = devstack.StartNATS(devstack.NATSOptions{}); err != nil {
+	if d.nats, err = devstack.StartNATS(devstack.NATSOptions{SyncAlways: d.always}); err != nil {
 		return err
 	}
 	if d.pool, err = openPool(ctx, d.url, 40); err != nil {
 		return err
+	}
+	if d.http {
+		if d.receiver, err = startReceiver(ctx); err != nil {
+			return err
+		}
 	}
 	d.client = duly.NewClient(d.pool.Pool)
 	return ledger.New(d.pool.Pool).SyncKinds(ctx, d.config.Kinds())
@@ -123,7 +160,10 @@ func (d *dulyContestant) Close(context.Context) error {
 	if d.nats != nil {
 		err = errors.Join(err, d.nats.Stop())
 	}
-	d.running, d.pool, d.nats = nil, nil, nil
+	if d.receiver != nil {
+		err = errors.Join(err, d.receiver.stop())
+	}
+	d.running, d.pool, d.nats, d.receiver = nil, nil, nil, nil
 	return err
 }
 
@@ -138,13 +178,21 @@ func (d *dulyContestant) Insert(ctx context.Context, m *Meter, n int) error {
 	return m.Done(ctx)
 }
 
+// job is a job with as many bytes of JSON as the load says.
+func (d *dulyContestant) job(key string) job.Spec {
+	spec := job.Spec{Kind: dulyKind, Key: key, Payload: []byte(`"` + d.load.text(len(`""`)) + `"`)}
+	if d.receiver != nil {
+		spec.Destination = d.receiver.url
+	}
+	return spec
+}
+
 // insert enqueues n jobs in bulk.
 func (d *dulyContestant) insert(ctx context.Context, n int) error {
-	payload := []byte(`"` + d.load.text(len(`""`)) + `"`)
 	return batches(ctx, d.tuning.producers, n, d.tuning.batch, func(ctx context.Context, from, to int) error {
 		specs := make([]job.Spec, 0, to-from)
 		for i := from; i < to; i++ {
-			specs = append(specs, job.Spec{Kind: dulyKind, Key: "bulk:" + strconv.Itoa(i), Payload: payload})
+			specs = append(specs, d.job("bulk:"+strconv.Itoa(i)))
 		}
 		return pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
 			answers, err := d.client.ScheduleMany(ctx, tx, specs)
@@ -209,14 +257,16 @@ func (d *dulyContestant) finish(ctx context.Context, m *Meter, done *tally, n in
 	if counts[job.Delivered] != n {
 		return fmt.Errorf("%w: %d delivered, %d counted", errWrongCount, counts[job.Delivered], n)
 	}
+	if d.receiver != nil {
+		return d.receiver.check(n)
+	}
 	return nil
 }
 
 // Singles enqueues one job a transaction.
 func (d *dulyContestant) Singles(ctx context.Context, m *Meter, clients int, time time.Duration) error {
-	payload := []byte(`"` + d.load.text(len(`""`)) + `"`)
 	return d.pool.singles(ctx, m, clients, time, func(ctx context.Context, tx pgx.Tx, client, i int) error {
-		_, err := d.client.Schedule(ctx, tx, job.Spec{Kind: dulyKind, Key: fmt.Sprintf("single:%d:%d", client, i), Payload: payload})
+		_, err := d.client.Schedule(ctx, tx, d.job(fmt.Sprintf("single:%d:%d", client, i)))
 		return err
 	})
 }
@@ -235,9 +285,8 @@ func (d *dulyContestant) Latency(ctx context.Context, m *Meter, rate int, time t
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	payload := []byte(`"` + d.load.text(len(`""`)) + `"`)
 	return d.pool.latency(ctx, m, rate, time, watches, func(ctx context.Context, tx pgx.Tx, i int) (int64, error) {
-		answer, err := d.client.Schedule(ctx, tx, job.Spec{Kind: dulyKind, Key: "paced:" + strconv.Itoa(i), Payload: payload})
+		answer, err := d.client.Schedule(ctx, tx, d.job("paced:"+strconv.Itoa(i)))
 		return answer.ID, err
 	})
 }
@@ -339,10 +388,12 @@ func (d *dulyContestant) compose(ctx context.Context, s *app.Service, config *ap
 	if err := compose.Dispatcher(s, config, l, bus); err != nil {
 		return err
 	}
-	nothing := handler.Func(func(context.Context, handler.Job) error { return nil })
-	return compose.Worker(s, config, compose.WorkerParts{
-		Ledger: watchedLedger{l, delivered}, Heart: heart, Bus: bus, Handlers: map[string]handler.Handler{dulyKind: nothing},
-	})
+	parts := compose.WorkerParts{Ledger: watchedLedger{l, delivered}, Heart: heart, Bus: bus}
+	if !d.http {
+		nothing := handler.Func(func(context.Context, handler.Job) error { return nil })
+		parts.Handlers = map[string]handler.Handler{dulyKind: nothing}
+	}
+	return compose.Worker(s, config, parts)
 }
 
 // watchedLedger tells which jobs were durably delivered: those of a call of Settle that

@@ -13,6 +13,7 @@ import (
 // grammar are the commands; without one, the contestants are compared.
 type grammar struct {
 	Compare compareCommand `cmd:"" default:"withargs" help:"Measure all contestants side by side."`
+	Receive receiveCommand `cmd:"" hidden:"" help:"Be the receiver of a measurement with HTTP effects."`
 }
 
 func main() {

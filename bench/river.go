@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -24,6 +25,8 @@ type riverTuning struct {
 	// workers, cooldown and poll are River's own settings.
 	workers        int
 	cooldown, poll time.Duration
+	// unique gives every job a unique key.
+	unique bool
 }
 
 // riverBest has workers, cooldown, poll and batch as River's own benchmark does.
@@ -32,6 +35,7 @@ var riverBest = riverTuning{producers: 2, batch: 5000, workers: 2000, cooldown: 
 // riverContestant is River in this process.
 type riverContestant struct {
 	load   Load
+	name   string
 	tuning riverTuning
 
 	pool   *countingPool
@@ -40,11 +44,28 @@ type riverContestant struct {
 	cancel func()
 }
 
-func newRiver(l Load) Contestant { return &riverContestant{load: l, tuning: riverBest} }
+func newRiver(l Load) Contestant {
+	return &riverContestant{load: l, name: "River", tuning: riverBest}
+}
+
+// newRiverUnique does what Duly always does: no two jobs have the same key.
+func newRiverUnique(l Load) Contestant {
+	tuning := riverBest
+	tuning.unique = true
+	return restrict(&riverContestant{load: l, name: "River, unique keys", tuning: tuning}, "like River's", "insert", "drain", "both", "singles")
+}
+
+// newRiverDefaults shows what nobody tuned.
+func newRiverDefaults(l Load) Contestant {
+	tuning := riverBest
+	tuning.workers, tuning.cooldown, tuning.poll = 100, river.FetchCooldownDefault, river.FetchPollIntervalDefault
+	return restrict(&riverContestant{load: l, name: "River, defaults", tuning: tuning}, "like River's", "latency", "idle")
+}
 
 // riverArgs are a job of River's.
 type riverArgs struct {
 	Text string `json:"t"`
+	Key  string `json:"k,omitempty" river:"unique"`
 }
 
 // Kind names it.
@@ -59,7 +80,7 @@ type riverWorker struct {
 func (*riverWorker) Work(context.Context, *river.Job[riverArgs]) error { return nil }
 
 // Name is what tables show.
-func (*riverContestant) Name() string { return "River" }
+func (r *riverContestant) Name() string { return r.name }
 
 // Version is that of the module.
 func (*riverContestant) Version() string { return moduleVersion("github.com/riverqueue/river") }
@@ -82,8 +103,8 @@ func moduleVersion(path string) string {
 func (r *riverContestant) Settings() []Setting {
 	t := r.tuning
 	return []Setting{
-		{"bulk", fmt.Sprintf("InsertManyFast (COPY), %d jobs a transaction, %d producers, no unique keys", t.batch, t.producers)},
-		{"throughput, latency and idle", fmt.Sprintf("riverpgxv5, MaxWorkers %d, FetchCooldown %s, FetchPollInterval %s, as in its own benchmark", t.workers, t.cooldown, t.poll)},
+		{"bulk", fmt.Sprintf("InsertManyFast (COPY), %d jobs a transaction, %d producers, %s", t.batch, t.producers, map[bool]string{true: "each job with a unique key (UniqueOpts.ByArgs)", false: "no unique keys"}[t.unique])},
+		{"throughput, latency and idle", fmt.Sprintf("riverpgxv5, MaxWorkers %d, FetchCooldown %s, FetchPollInterval %s", t.workers, t.cooldown, t.poll)},
 		{"done", "its event job_completed, which follows the commit of its completer; afterwards the table is asked whether all are completed"},
 	}
 }
@@ -128,8 +149,15 @@ func (r *riverContestant) Close(ctx context.Context) error {
 	return err
 }
 
-// args are a job with as many bytes of JSON as the load says.
-func (r *riverContestant) args() riverArgs { return riverArgs{Text: r.load.text(len(`{"t":""}`))} }
+// job is a job with as many bytes of JSON as the load says, beside its key if it has one.
+func (r *riverContestant) job(key string, i int) (riverArgs, *river.InsertOpts) {
+	args := riverArgs{Text: r.load.text(len(`{"t":""}`))}
+	if !r.tuning.unique {
+		return args, nil
+	}
+	args.Key = key + ":" + strconv.Itoa(i)
+	return args, &river.InsertOpts{UniqueOpts: river.UniqueOpts{ByArgs: true}}
+}
 
 // Insert enqueues in bulk.
 func (r *riverContestant) Insert(ctx context.Context, m *Meter, n int) error {
@@ -143,11 +171,10 @@ func (r *riverContestant) Insert(ctx context.Context, m *Meter, n int) error {
 }
 
 func (r *riverContestant) bulk(ctx context.Context, client *river.Client[pgx.Tx], n int) error {
-	args := r.args()
 	return batches(ctx, r.tuning.producers, n, r.tuning.batch, func(ctx context.Context, from, to int) error {
 		params := make([]river.InsertManyParams, to-from)
 		for i := range params {
-			params[i].Args = args
+			params[i].Args, params[i].InsertOpts = r.job("bulk", from+i)
 		}
 		_, err := client.InsertManyFast(ctx, params)
 		return err
@@ -236,9 +263,9 @@ func (r *riverContestant) finish(ctx context.Context, m *Meter, done *tally, n i
 
 // Singles enqueues one job a transaction.
 func (r *riverContestant) Singles(ctx context.Context, m *Meter, clients int, d time.Duration) error {
-	args := r.args()
-	return r.pool.singles(ctx, m, clients, d, func(ctx context.Context, tx pgx.Tx, _, _ int) error {
-		_, err := r.insert.InsertTx(ctx, tx, args, nil)
+	return r.pool.singles(ctx, m, clients, d, func(ctx context.Context, tx pgx.Tx, c, i int) error {
+		args, opts := r.job("single:"+strconv.Itoa(c), i)
+		_, err := r.insert.InsertTx(ctx, tx, args, opts)
 		return err
 	})
 }
@@ -252,9 +279,9 @@ func (r *riverContestant) Latency(ctx context.Context, m *Meter, rate int, d tim
 	if err := r.start(ctx); err != nil {
 		return err
 	}
-	args := r.args()
-	return r.pool.latency(ctx, m, rate, d, watches, func(ctx context.Context, tx pgx.Tx, _ int) (int64, error) {
-		result, err := r.client.InsertTx(ctx, tx, args, nil)
+	return r.pool.latency(ctx, m, rate, d, watches, func(ctx context.Context, tx pgx.Tx, i int) (int64, error) {
+		args, opts := r.job("paced", i)
+		result, err := r.client.InsertTx(ctx, tx, args, opts)
 		if err != nil {
 			return 0, err
 		}
