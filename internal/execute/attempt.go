@@ -26,9 +26,7 @@ type attempt struct {
 
 	// ctx ends at the limit; cancel ends it sooner, for Go handlers and at the end of
 	// a drain only.
-	ctx    context.Context //nolint:containedctx // an attempt is as long as its context
-	cancel context.CancelFunc
-	until  time.Time
+	ctx limited
 
 	begun    atomic.Bool
 	refused  atomic.Bool
@@ -64,9 +62,11 @@ func (l *lane) newAttempts(s *session, k *kind, sent time.Time, grants []machine
 
 // start starts the clock of the attempt's limit.
 func (a *attempt) start(ctx context.Context) {
-	a.until = time.Now().Add(a.limit())
-	a.ctx, a.cancel = context.WithDeadline(ctx, a.until)
+	a.ctx.start(ctx, time.Now().Add(a.limit()))
 }
+
+// cancel ends the attempt's context.
+func (a *attempt) cancel() { a.ctx.cancel() }
 
 // limit is the one that the lease was taken with.
 func (a *attempt) limit() time.Duration { return a.grant.Row.Limit }

@@ -67,7 +67,7 @@ func (a *attempt) mayNot(now time.Time) refusal {
 		return refusedDeadline
 	case !row.DoubtSince.IsZero() && !row.Repeatable(ledgerNow):
 		return refusedWindow
-	case a.ctx.Err() != nil:
+	case a.ctx.errAt(now) != nil:
 		return refusedLimit
 	}
 	return ""

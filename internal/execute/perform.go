@@ -103,9 +103,9 @@ func panicPlace() string {
 // startSpan begins the span of an attempt below the trace of its producer.
 func (w *Worker) startSpan(a *attempt) (context.Context, trace.Span) {
 	if w.tracer == nil {
-		return a.ctx, noop.Span{}
+		return &a.ctx, noop.Span{}
 	}
-	ctx, span := w.tracer.Start(traceparent.Into(a.ctx, a.grant.TraceParent), "duly.attempt", trace.WithSpanKind(trace.SpanKindConsumer))
+	ctx, span := w.tracer.Start(traceparent.Into(&a.ctx, a.grant.TraceParent), "duly.attempt", trace.WithSpanKind(trace.SpanKindConsumer))
 	if span.IsRecording() {
 		span.SetAttributes(
 			attribute.String("duly.kind", a.kind.Name),

@@ -34,7 +34,7 @@ func (w *Worker) watchOnce(now time.Time) {
 		}
 		for _, a := range s.running() {
 			oldest = max(oldest, now.Sub(a.leaseSent))
-			if now.Sub(a.until) > a.kind.Policy.PauseBound && !a.reported.Load() {
+			if now.Sub(a.ctx.until) > a.kind.Policy.PauseBound && !a.reported.Load() {
 				w.metrics.overdue.Inc()
 				go w.giveUp(a, "the attempt did not return although its limit was over")
 			}
