@@ -40,11 +40,7 @@ func (b *board) renewed() {
 // end ends the session for good, and with it the contexts of its Go handlers. It
 // reports whether it was this call that did.
 func (b *board) end(s *session) bool {
-	s.mu.Lock()
-	already := s.ended
-	s.ended = true
-	s.mu.Unlock()
-	if already {
+	if s.ended.Swap(true) {
 		return false
 	}
 	close(s.over)

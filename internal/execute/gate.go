@@ -50,7 +50,7 @@ func (a *attempt) begin() error {
 // mayNot says why the attempt must not begin at now; empty when it may.
 func (a *attempt) mayNot(now time.Time) refusal {
 	limit := a.limit()
-	left, why := a.session.left()
+	left, why := a.session.left(now)
 	// A lease also ends by itself, one limit and one lease time after it was taken.
 	left = min(left, a.leaseSent.Add(limit+a.session.worker.LeaseTime).Sub(now))
 	if left < a.worker.need(a.kind) {

@@ -36,18 +36,24 @@ func (w *Worker) beat(ctx context.Context) {
 	}
 }
 
+// instant is now, on both clocks.
+func (w *Worker) instant() instant {
+	now := time.Now()
+	return instant{now, w.wall(now)}
+}
+
 // register writes a row under a new id, however often that takes. A try whose
 // reply was lost leaves a row behind that the sweep ends.
 func (w *Worker) register(ctx context.Context) *session {
 	var wait pause.Backoff
 	for ctx.Err() == nil {
 		id := machine.Worker{ID: uuid.NewString(), Label: w.o.Label, Version: w.o.Version, LeaseTime: w.o.LeaseTime}
-		sent, sentWall := time.Now(), w.wall()
+		sent := w.instant()
 		err := w.call(func(ctx context.Context) error { return w.o.Heart.RegisterWorker(ctx, id) })
 		if err == nil {
 			w.log.InfoContext(ctx, "registered", "worker", id.ID, "label", id.Label, "version", id.Version)
 			w.metrics.registrations.Inc()
-			s := newSession(id, w.wall, sent, sentWall)
+			s := newSession(id, w.wall, sent)
 			w.board.open(s)
 			return s
 		}
@@ -88,14 +94,14 @@ func (w *Worker) renew(ctx context.Context, s *session) {
 // renewOnce renews the lease once and hands back what the ledger holds for this
 // worker and nobody here runs.
 func (w *Worker) renewOnce(ctx context.Context, s *session) error {
-	sent, sentWall := time.Now(), w.wall()
+	sent := w.instant()
 	bound, cancel := context.WithTimeout(w.work, w.o.Heartbeat)
 	defer cancel()
 	held, err := w.o.Heart.Heartbeat(bound, s.worker.ID)
 	if err != nil {
 		return err
 	}
-	s.renewed(sent, sentWall)
+	s.renewed(sent)
 	w.board.renewed()
 	for _, id := range s.unknownHere(held) {
 		w.log.WarnContext(ctx, "handing back a lease that nobody here runs", "job", id.Job, "generation", id.Generation, "fence", id.Fence)

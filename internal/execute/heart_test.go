@@ -103,7 +103,7 @@ func TestLeaseCountsFromWhenTheRenewalWasSent(t *testing.T) {
 		r.pass(4 * time.Second)
 		close(r.open) // answered
 		r.settle()
-		left, _ := r.worker.board.current.left()
+		left, _ := r.worker.board.current.left(time.Now())
 		require.Equal(t, defaultLeaseTime-time.Since(sent), left)
 	})
 }

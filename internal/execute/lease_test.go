@@ -366,7 +366,7 @@ func TestG1ReadBackNeverRunsWhatRunsAlready(t *testing.T) {
 
 func TestG1ReadBackNeverRunsWhatIsBeingHandedBack(t *testing.T) {
 	t.Parallel()
-	s := newSession(machine.Worker{ID: "w", LeaseTime: defaultLeaseTime}, time.Now, time.Now(), time.Now())
+	s := newSession(machine.Worker{ID: "w", LeaseTime: defaultLeaseTime}, nil, instant{})
 	id := machine.Attempt{Job: 1, Generation: 1, Fence: 3}
 	require.Empty(t, s.unknownHere([]machine.Attempt{id}), "it may have been settled meanwhile")
 	require.Equal(t, []machine.Attempt{id}, s.unknownHere([]machine.Attempt{id}))
@@ -378,7 +378,7 @@ func TestG1ReadBackNeverRunsWhatIsBeingHandedBack(t *testing.T) {
 
 func TestWhatALeaseCallMayStillBringIsNotHandedBack(t *testing.T) {
 	t.Parallel()
-	s := newSession(machine.Worker{ID: "w", LeaseTime: defaultLeaseTime}, time.Now, time.Now(), time.Now())
+	s := newSession(machine.Worker{ID: "w", LeaseTime: defaultLeaseTime}, nil, instant{})
 	id := machine.Attempt{Job: 1, Generation: 1, Fence: 3}
 	c := s.calling([]job.Ref{{Job: 1, Generation: 1, Emission: 1}})
 	for range 3 {

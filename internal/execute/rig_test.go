@@ -98,7 +98,7 @@ type rig struct {
 type skew struct{ atomic.Int64 }
 
 func (s *skew) adjust(w *Worker) {
-	w.wall = func() time.Time { return time.Now().Round(0).Add(time.Duration(s.Load())) }
+	w.wall = func(now time.Time) time.Time { return now.Round(0).Add(time.Duration(s.Load())) }
 }
 
 // newRig makes a rig in a bubble; edit changes it before New.

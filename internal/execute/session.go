@@ -2,6 +2,7 @@ package execute
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"duly.dev/duly/internal/machine"
@@ -12,13 +13,13 @@ import (
 // it: the lease clock, and what is leased and not yet settled.
 type session struct {
 	worker machine.Worker
-	wall   func() time.Time // the wall clock, without a monotonic reading
+	wall   wallClock
+
+	sent  atomic.Pointer[instant] // of the last renewal that succeeded
+	ended atomic.Bool
+	over  chan struct{} // closed when ended
 
 	mu       sync.Mutex
-	sent     time.Time // when the last renewal that succeeded was sent
-	sentWall time.Time
-	ended    bool
-	over     chan struct{} // closed when ended
 	attempts map[machine.Attempt]*attempt
 	calls    map[*call]struct{}
 	// never holds fences that must not begin any more: they are being handed back, or
@@ -31,12 +32,21 @@ type session struct {
 // call is a lease call that has not been answered or read back.
 type call struct{ refs []job.Ref }
 
+// wallClock is what the wall clock says, without a monotonic reading, at an instant that
+// was just read.
+type wallClock func(now time.Time) time.Time
+
+// instant is an instant on both clocks.
+type instant struct{ monotonic, wall time.Time }
+
 // newSession begins a session whose registration was sent at the given instant.
-func newSession(w machine.Worker, wall func() time.Time, sent, sentWall time.Time) *session {
-	return &session{
-		worker: w, wall: wall, sent: sent, sentWall: sentWall,
-		over: make(chan struct{}), attempts: make(map[machine.Attempt]*attempt), calls: make(map[*call]struct{}), never: make(map[machine.Attempt]struct{}),
+func newSession(w machine.Worker, wall wallClock, sent instant) *session {
+	s := &session{
+		worker: w, wall: wall, over: make(chan struct{}),
+		attempts: make(map[machine.Attempt]*attempt), calls: make(map[*call]struct{}), never: make(map[machine.Attempt]struct{}),
 	}
+	s.renewed(sent)
+	return s
 }
 
 // maxJump is how far the wall clock may move against the monotonic one between two
@@ -44,14 +54,13 @@ func newSession(w machine.Worker, wall func() time.Time, sent, sentWall time.Tim
 // little that the pause bound covers it.
 const maxJump = time.Second
 
-// left is how much of the lease is left; where none is, why. The lease counts from
-// when the last renewal was sent, and as lost where the clocks disagree.
-func (s *session) left() (time.Duration, refusal) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	elapsed := time.Since(s.sent)
-	switch jump := s.wall().Sub(s.sentWall) - elapsed; {
-	case s.ended:
+// left is how much of the lease is left at now; where none is, why. The lease counts
+// from when the last renewal was sent, and as lost where the clocks disagree.
+func (s *session) left(now time.Time) (time.Duration, refusal) {
+	sent := s.sent.Load()
+	elapsed := now.Sub(sent.monotonic)
+	switch jump := s.wall(now).Sub(sent.wall) - elapsed; {
+	case s.ended.Load():
 		return 0, refusedEnded
 	case jump > maxJump || jump < -maxJump:
 		return 0, refusedSuspended
@@ -62,15 +71,11 @@ func (s *session) left() (time.Duration, refusal) {
 // fresh reports whether more than half of the lease is left, and as much as is
 // needed: below that, leasing would only hand back.
 func (s *session) fresh(need time.Duration) bool {
-	left, _ := s.left()
+	left, _ := s.left(time.Now())
 	return left > max(need, s.worker.LeaseTime/2)
 }
 
-func (s *session) renewed(sent, sentWall time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sent, s.sentWall = sent, sentWall
-}
+func (s *session) renewed(sent instant) { s.sent.Store(&sent) }
 
 // calling notes a lease call; returned ends it.
 func (s *session) calling(refs []job.Ref) *call {

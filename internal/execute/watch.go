@@ -29,7 +29,7 @@ func (w *Worker) watch(ctx context.Context) {
 func (w *Worker) watchOnce(now time.Time) {
 	oldest := time.Duration(0)
 	for _, s := range w.board.sessions() {
-		if left, _ := s.left(); left <= min(handlerMargin, s.worker.LeaseTime/4) {
+		if left, _ := s.left(now); left <= min(handlerMargin, s.worker.LeaseTime/4) {
 			s.cutHandlers()
 		}
 		for _, a := range s.running() {

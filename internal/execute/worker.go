@@ -85,8 +85,7 @@ type Worker struct {
 	board   *board
 	// settling commits the reports.
 	settling *settling
-	// wall is the wall clock without a monotonic reading.
-	wall func() time.Time
+	wall     wallClock
 	// soft ends with the order to stop; work ends after the drain.
 	soft, work context.Context //nolint:containedctx // the two ends of the one run of the worker
 	// drainEnd is set when the drain begins.
@@ -121,7 +120,7 @@ func New(o Options) (*Worker, error) {
 	w := &Worker{
 		o: o, log: o.Log,
 		metrics: newMetrics(o.Metrics), kinds: make(map[string]*kind, len(o.Kinds)), board: newBoard(),
-		wall: func() time.Time { return time.Now().Round(0) },
+		wall: func(now time.Time) time.Time { return now.Round(0) },
 	}
 	if _, off := o.Tracer.(noop.TracerProvider); !off {
 		w.tracer = o.Tracer.Tracer("duly.dev/duly/internal/execute")
