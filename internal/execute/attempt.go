@@ -31,6 +31,7 @@ type attempt struct {
 	begun    atomic.Bool
 	refused  atomic.Bool
 	reported atomic.Bool
+	end      ending // the first report
 }
 
 // newAttempts makes an attempt of each grant that a claim waits for, leased by a call

@@ -26,9 +26,9 @@ func (w *Worker) drain(end time.Time, settling *sync.WaitGroup) error {
 	if overdue {
 		w.cut()
 	}
-	close(w.settling.finished)
+	w.settling.reports.finish()
 	if !waitFor(settling, settleGrace) {
-		return fmt.Errorf("%w: the ledger did not take %d reports", ErrLeftOver, w.settling.pending.Load())
+		return fmt.Errorf("%w: the ledger did not take %d reports", ErrLeftOver, w.settling.reports.left())
 	}
 	return w.endRow()
 }

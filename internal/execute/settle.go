@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"duly.dev/duly/internal/machine"
@@ -59,10 +58,8 @@ const maxStrikes = 5
 
 // settling is the loop that commits reports: natural batching, no linger.
 type settling struct {
-	worker   *Worker
-	queue    chan *ending
-	finished chan struct{} // closed when no report is to come any more
-	pending  atomic.Int64  // reports that are not committed
+	worker  *Worker
+	reports *reports
 
 	// locked are reports whose rows somebody has locked, to be sent again then; those
 	// behind them do not wait. Only run touches them.
@@ -74,38 +71,30 @@ type settling struct {
 const lockedFor = 500 * time.Millisecond
 
 func newSettling(w *Worker, capacity int) *settling {
-	return &settling{worker: w, queue: make(chan *ending, capacity), finished: make(chan struct{})}
-}
-
-// put queues a report; it waits while the queue is full, which keeps the attempt's
-// slot and so slows down the intake.
-func (s *settling) put(e *ending) {
-	s.pending.Add(1)
-	select {
-	case s.queue <- e:
-	case <-s.finished:
-	}
+	return &settling{worker: w, reports: newReports(capacity)}
 }
 
 // report queues the end of an attempt. Only the first counts, except that a success
 // is reported even after the attempt was given up as overdue.
 func (w *Worker) report(a *attempt, r job.Result) {
-	e := &ending{session: a.session, id: a.id, result: r, attempt: a}
+	e := &a.end
 	switch {
 	case a.reported.CompareAndSwap(false, true):
-		e.claim = a.claim
-	case r.Outcome != job.OutcomeDelivered:
+		*e = ending{session: a.session, id: a.id, result: r, attempt: a, claim: a.claim}
+	case r.Outcome == job.OutcomeDelivered:
+		e = &ending{session: a.session, id: a.id, result: r, attempt: a}
+	default:
 		return
 	}
-	w.settling.put(e)
+	w.settling.reports.put(e)
 }
 
 // handBack queues the hand-back of a fence that nobody here runs.
 func (w *Worker) handBack(s *session, id machine.Attempt) {
-	w.settling.put(&ending{session: s, id: id, result: job.NotBegun("held in the ledger, unknown to its worker")})
+	w.settling.reports.put(&ending{session: s, id: id, result: job.NotBegun("held in the ledger, unknown to its worker")})
 }
 
-// run settles until finished is closed and everything is committed, or ctx ends.
+// run settles until no more reports come and everything is committed, or ctx ends.
 func (s *settling) run(ctx context.Context) {
 	var failed []*ending
 	var trouble bool
@@ -126,34 +115,33 @@ func (s *settling) run(ctx context.Context) {
 // latter alone. It returns nothing when nothing is to come any more, or ctx ended.
 func (s *settling) collect(ctx context.Context, batch []*ending, trouble bool, wait *pause.Backoff) []*ending {
 	var again <-chan time.Time
-	queue, finished := s.queue, s.finished
+	arrived, finished := s.reports.arrived, s.reports.finished
 	if len(batch) > 0 || len(s.locked) > 0 {
 		timer := time.NewTimer(s.nextTry(batch, wait))
 		defer timer.Stop()
 		again, finished = timer.C, nil
 	}
 	if trouble {
-		queue = nil
+		arrived = nil
 	}
-	select {
-	case e := <-queue:
-		batch = append(batch, e)
-	case <-again:
-	case <-finished:
-	case <-ctx.Done():
-	}
-	if len(s.locked) > 0 && !time.Now().Before(s.lockedUntil) {
-		batch, s.locked = append(batch, s.locked...), nil
-	}
-	for len(batch) < maxBatch {
+	for waiting := true; ; {
 		select {
-		case e := <-s.queue:
-			batch = append(batch, e)
-		default:
+		case <-arrived: // or they were taken before
+		case <-again:
+			waiting = false
+		case <-finished:
+			waiting = false
+		case <-ctx.Done():
+			waiting = false
+		}
+		if len(s.locked) > 0 && !time.Now().Before(s.lockedUntil) {
+			batch, s.locked = append(batch, s.locked...), nil
+		}
+		before := len(batch)
+		if batch = s.reports.take(batch, maxBatch); len(batch) > before || !waiting {
 			return batch
 		}
 	}
-	return batch
 }
 
 // nextTry is when what failed, or what was locked, is sent again.
@@ -308,7 +296,7 @@ func (s *settling) giveUp(ctx context.Context, e *ending) bool {
 	s.worker.metrics.givenUp.Inc()
 	e.session.givenUp(e.id)
 	e.claim.left()
-	s.pending.Add(-1)
+	s.reports.committed(1)
 	return true
 }
 
@@ -330,7 +318,7 @@ func (s *settling) committed(ctx context.Context, part []*ending, settled []mach
 	}
 	part[0].session.settled(ids)
 	s.worker.metrics.count(part)
-	s.pending.Add(-int64(len(part)))
+	s.reports.committed(len(part))
 }
 
 // logEnd logs what is worth a line: everything but a plain delivery.

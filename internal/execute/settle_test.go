@@ -167,7 +167,7 @@ func TestResultThatIsNeverTakenIsGivenUpWithoutAnAcknowledgement(t *testing.T) {
 		for id := range int64(20) {
 			r.requireState(id+2, job.Delivered, 1)
 		}
-		require.Zero(t, r.worker.settling.pending.Load())
+		require.Zero(t, r.worker.settling.reports.left())
 	})
 }
 

@@ -1,0 +1,87 @@
+package execute
+
+import "sync"
+
+// reports hands endings from the attempts to the one goroutine that settles. It holds so
+// many at most: who brings more waits, which keeps its attempt's slot and so slows down
+// the intake.
+type reports struct {
+	most     int
+	arrived  chan struct{} // holds a token while endings are there; perhaps one more
+	finished chan struct{} // closed when no report is to come any more
+
+	mu      sync.Mutex
+	room    sync.Cond
+	endings []*ending
+	pending int // those that are not committed
+	closed  bool
+}
+
+func newReports(most int) *reports {
+	r := &reports{most: most, arrived: make(chan struct{}, 1), finished: make(chan struct{})}
+	r.room.L = &r.mu
+	return r
+}
+
+// put adds an ending; behind finish it is dropped.
+func (r *reports) put(e *ending) {
+	r.mu.Lock()
+	r.pending++
+	for len(r.endings) >= r.most && !r.closed {
+		r.room.Wait()
+	}
+	first := len(r.endings) == 0 && !r.closed
+	if !r.closed {
+		r.endings = append(r.endings, e)
+	}
+	r.mu.Unlock()
+	if first {
+		r.wake()
+	}
+}
+
+// take appends what is there to batch, until that has most.
+func (r *reports) take(batch []*ending, most int) []*ending {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := max(0, min(most-len(batch), len(r.endings)))
+	batch = append(batch, r.endings[:n]...)
+	rest := copy(r.endings, r.endings[n:])
+	clear(r.endings[rest:])
+	r.endings = r.endings[:rest]
+	if rest > 0 {
+		r.wake()
+	}
+	r.room.Broadcast()
+	return batch
+}
+
+// committed counts what the ledger has taken, or never will.
+func (r *reports) committed(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pending -= n
+}
+
+// left is how many are not committed.
+func (r *reports) left() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pending
+}
+
+// finish says that no report is to come any more.
+func (r *reports) finish() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	close(r.finished)
+	r.room.Broadcast()
+}
+
+func (r *reports) wake() {
+	select {
+	case r.arrived <- struct{}{}:
+	default:
+	}
+}
