@@ -36,12 +36,12 @@ type attempt struct {
 
 // newAttempts makes an attempt of each grant that a claim waits for, leased by a call
 // that was sent at the instant; where that is zero, by the first that asked at the latest.
-func (l *lane) newAttempts(s *session, k *kind, sent time.Time, grants []machine.Grant, claims map[job.Ref]*claim) []*attempt {
+func (l *lane) newAttempts(s *session, k *kind, sent time.Time, grants []machine.Grant, asked *asking) []*attempt {
 	all := make([]attempt, 0, len(grants))
 	attempts := make([]*attempt, 0, len(grants))
 	for i := range grants {
 		row := &grants[i].Row
-		c := claims[job.Ref{Job: row.Job, Generation: row.Generation, Emission: row.Emission}]
+		c := asked.take(job.Ref{Job: row.Job, Generation: row.Generation, Emission: row.Emission})
 		if c == nil {
 			continue // not asked for: the next heartbeats hand it back
 		}

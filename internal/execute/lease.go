@@ -1,8 +1,10 @@
 package execute
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"duly.dev/duly/internal/machine"
@@ -52,21 +54,52 @@ func (l *lane) lease(ctx context.Context, k *kind, claims []*claim) {
 	}
 }
 
-// pair joins claims of the same reference out of several messages: it is leased and
-// performed once, and ends for all of them.
+// pair sorts claims and joins those of the same reference out of several messages: it is
+// leased and performed once, and ends for all of them.
 func (l *lane) pair(claims []*claim) []*claim {
-	first := make(map[job.Ref]*claim, len(claims))
+	if !slices.IsSortedFunc(claims, byRef) {
+		slices.SortStableFunc(claims, byRef)
+	}
 	kept := claims[:0:len(claims)]
 	for _, c := range claims {
-		if other := first[c.ref]; other != nil {
+		if n := len(kept); n > 0 && kept[n-1].ref == c.ref {
+			other := kept[n-1]
 			c.twin, other.twin = other.twin, c
 			l.slots.give(1)
 			continue
 		}
-		first[c.ref] = c
 		kept = append(kept, c)
 	}
 	return kept
+}
+
+func byRef(a, b *claim) int { return compareRefs(a.ref, b.ref) }
+
+func compareRefs(a, b job.Ref) int {
+	return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Generation, b.Generation), cmp.Compare(a.Emission, b.Emission))
+}
+
+// asking is what one lease call asks for, in the order of references, each once.
+type asking struct {
+	claims []*claim
+	next   int // where the next answer is, if answers come in order
+}
+
+// take returns the claim of the reference, unless it was not asked for or was taken.
+func (a *asking) take(ref job.Ref) *claim {
+	i := a.next
+	if i >= len(a.claims) || a.claims[i].ref != ref {
+		var ok bool
+		if i, ok = slices.BinarySearchFunc(a.claims, ref, func(c *claim, ref job.Ref) int { return compareRefs(c.ref, ref) }); !ok {
+			return nil
+		}
+	}
+	a.next = i + 1
+	if c := a.claims[i]; !c.decided {
+		c.decided = true
+		return c
+	}
+	return nil
 }
 
 // leaseOnce makes one lease call and acts on what it decided. It returns the claims
@@ -76,6 +109,7 @@ func (l *lane) leaseOnce(ctx context.Context, s *session, k *kind, claims []*cla
 	out := s.calling(refs)
 	sent := time.Now()
 	for _, c := range claims {
+		c.decided = false
 		if c.asked.IsZero() {
 			c.asked = sent
 		}
@@ -92,24 +126,26 @@ func (l *lane) leaseOnce(ctx context.Context, s *session, k *kind, claims []*cla
 		l.worker.metrics.leaseBatch.Observe(float64(len(refs)))
 		l.worker.claimed()
 	}
-	waiting := make(map[job.Ref]*claim, len(claims))
-	for _, c := range claims {
-		waiting[c.ref] = c
-	}
-	attempts, known := s.returned(out, l.newAttempts(s, k, sent, leases.Grants, waiting))
+	asked := asking{claims: claims}
+	attempts, known := s.returned(out, l.newAttempts(s, k, sent, leases.Grants, &asked))
 	for _, a := range attempts {
-		delete(waiting, a.claim.ref)
 		l.worker.metrics.observeLease(k, &a.grant.Row)
 		go l.worker.perform(a)
 	}
+	stale := make([]*claim, 0, len(known)+len(leases.Stale))
 	for _, a := range known { // it runs here already: this copy is stale
 		a.cancel()
-		leases.Stale = append(leases.Stale, a.claim.ref)
+		stale = append(stale, a.claim)
 	}
-	l.stale(k, leases.Stale, waiting)
-	l.early(k, leases.Early, waiting)
+	for _, ref := range leases.Stale {
+		if c := asked.take(ref); c != nil {
+			stale = append(stale, c)
+		}
+	}
+	l.stale(k, stale)
+	l.early(k, leases.Early, &asked)
 	for _, c := range claims {
-		if waiting[c.ref] != nil {
+		if !c.decided {
 			undecided = append(undecided, c)
 		}
 	}
@@ -137,27 +173,28 @@ func (l *lane) readBack(ctx context.Context, s *session, refs []job.Ref, cause e
 }
 
 // stale settles references that can never be leased.
-func (l *lane) stale(k *kind, refs []job.Ref, waiting map[job.Ref]*claim) {
-	n := 0
-	for _, ref := range refs {
-		if c := waiting[ref]; c != nil {
-			delete(waiting, ref)
-			c.settled()
-			n++
-		}
+func (l *lane) stale(k *kind, claims []*claim) {
+	if len(claims) == 0 {
+		return
 	}
-	l.slots.give(n)
-	l.worker.metrics.stale.WithLabelValues(k.Name).Add(float64(n))
+	for _, c := range claims {
+		c.settled()
+	}
+	l.slots.give(len(claims))
+	k.stale.Add(float64(len(claims)))
 }
 
 // early waits for references that come within a second. Those that come later are
 // settled by the schedule that the ledger holds: it promotes them.
-func (l *lane) early(k *kind, refs []machine.EarlyRef, waiting map[job.Ref]*claim) {
+func (l *lane) early(k *kind, refs []machine.EarlyRef, asked *asking) {
+	if len(refs) == 0 {
+		return
+	}
 	var again []*claim
 	var in time.Duration
 	n := 0
 	for _, e := range refs {
-		c := waiting[e.Ref]
+		c := asked.take(e.Ref)
 		switch {
 		case c == nil:
 			continue
@@ -167,10 +204,9 @@ func (l *lane) early(k *kind, refs []machine.EarlyRef, waiting map[job.Ref]*clai
 			c.settled()
 			n++
 		}
-		delete(waiting, e.Ref)
 	}
 	l.slots.give(n)
-	l.worker.metrics.early.WithLabelValues(k.Name).Add(float64(n + len(again)))
+	k.early.Add(float64(n + len(again)))
 	if len(again) > 0 {
 		time.AfterFunc(in, func() { l.inbox.put(parcel{kind: k.Name, claims: again}) })
 	}

@@ -23,6 +23,8 @@ type claim struct {
 	message *message
 	// asked is when a lease of it was asked for the first time.
 	asked time.Time
+	// decided: the last lease call that asked for it has said what becomes of it.
+	decided bool
 	// twin is the same reference out of another message that was there at the same
 	// time; both share one lease and one end.
 	twin *claim

@@ -90,6 +90,14 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 	return m
 }
 
+// kind is the kind with its own series, which are there from the start.
+func (m *metrics) kind(k Kind) *kind {
+	return &kind{
+		Kind:  k,
+		delay: m.leaseDelay.WithLabelValues(k.Name), stale: m.stale.WithLabelValues(k.Name), early: m.early.WithLabelValues(k.Name),
+	}
+}
+
 // watchSlots shows the lane's free slots.
 func (m *metrics) watchSlots(registerer prometheus.Registerer, l *lane) {
 	if registerer == nil {
@@ -124,13 +132,21 @@ type end struct {
 // count counts the committed ends of attempts, once for each set of labels.
 func (m *metrics) count(part []*ending) {
 	counts := make(map[end]int, 4)
+	var last end
+	same := 0 // of the last, which most are like
 	for _, e := range part {
 		if e.attempt == nil {
 			continue // a hand-back of a stranger
 		}
 		k, r := e.attempt.kind, &e.result
-		counts[end{k.Name, r.Outcome, r.Class, r.Code.Label(k.Codes...)}]++
+		if now := (end{k.Name, r.Outcome, r.Class, r.Code.Label(k.Codes...)}); now != last {
+			counts[last] += same
+			last, same = now, 0
+		}
+		same++
 	}
+	counts[last] += same
+	delete(counts, end{})
 	for e, n := range counts {
 		m.attempts.WithLabelValues(e.kind, string(e.outcome), string(e.class), string(e.code)).Add(float64(n))
 	}

@@ -95,7 +95,8 @@ type Worker struct {
 // kind is a Kind with its own counters.
 type kind struct {
 	Kind
-	delay prometheus.Observer
+	delay        prometheus.Observer
+	stale, early prometheus.Counter
 }
 
 // Defaults of Options.
@@ -126,7 +127,7 @@ func New(o Options) (*Worker, error) {
 		w.tracer = o.Tracer.Tracer("duly.dev/duly/internal/execute")
 	}
 	for _, k := range o.Kinds {
-		w.kinds[k.Name] = &kind{Kind: k, delay: w.metrics.leaseDelay.WithLabelValues(k.Name)}
+		w.kinds[k.Name] = w.metrics.kind(k)
 	}
 	w.settling = newSettling(w, o.Slots)
 	share := max(1, o.Slots/len(o.Lanes))
