@@ -101,9 +101,12 @@ type Received struct {
 // DecodeEnvelope decodes the body of a work message; the error says what is wrong
 // with it. What cannot be decoded is set aside by the caller, never retried.
 func DecodeEnvelope(body []byte) (Received, error) {
-	var in envelopeJSON
-	if err := json.Unmarshal(body, &in); err != nil {
-		return Received{}, fmt.Errorf("decoding an envelope of %d bytes: %w", len(body), err)
+	in, own := decodeOwn(body)
+	if !own {
+		in = envelopeJSON{}
+		if err := json.Unmarshal(body, &in); err != nil {
+			return Received{}, fmt.Errorf("decoding an envelope of %d bytes: %w", len(body), err)
+		}
 	}
 	if !job.ValidName(in.Kind) || !job.ValidName(in.Lane) {
 		return Received{}, fmt.Errorf("decoding an envelope: kind %q or lane %q is not a name", job.Storable(in.Kind, 80), job.Storable(in.Lane, 80))
