@@ -12,7 +12,10 @@
 //	    handler starts at once. All messages of a kind that are there at the same time
 //	    share one round trip; nobody waits for more to come.
 //	  - begin (gate.go): the last check before the first byte.
-//	  - perform (perform.go): one goroutine, one context, one limit an attempt.
+//	  - perform (perform.go): one goroutine, one context, one limit an attempt. A
+//	    goroutine whose attempt has ended may take another's that waits for its own
+//	    (crew.go); the timer of a context is made when somebody waits for it
+//	    (limited.go).
 //	  - settle (settle.go): all reports that are there share one round trip.
 //	  - acknowledge (message.go): a message is acknowledged when the ledger has
 //	    committed what became of each of its references, never before.

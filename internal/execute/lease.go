@@ -130,8 +130,8 @@ func (l *lane) leaseOnce(ctx context.Context, s *session, k *kind, claims []*cla
 	attempts, known := s.returned(out, l.newAttempts(s, k, sent, leases.Grants, &asked))
 	for _, a := range attempts {
 		l.worker.metrics.observeLease(k, &a.grant.Row)
-		go l.worker.perform(a)
 	}
+	l.worker.crew.start(attempts)
 	stale := make([]*claim, 0, len(known)+len(leases.Stale))
 	for _, a := range known { // it runs here already: this copy is stale
 		a.cancel()

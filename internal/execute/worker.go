@@ -83,6 +83,7 @@ type Worker struct {
 	kinds   map[string]*kind
 	lanes   []*lane
 	board   *board
+	crew    crew
 	// settling commits the reports.
 	settling *settling
 	wall     wallClock
@@ -129,6 +130,7 @@ func New(o Options) (*Worker, error) {
 	for _, k := range o.Kinds {
 		w.kinds[k.Name] = w.metrics.kind(k)
 	}
+	w.crew.perform = w.perform
 	w.settling = newSettling(w, o.Slots)
 	share := max(1, o.Slots/len(o.Lanes))
 	for _, l := range o.Lanes {
