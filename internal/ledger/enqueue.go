@@ -75,29 +75,23 @@ func (l *Ledger) enqueue(ctx context.Context, tx Batcher, part []*request, all [
 	if _, err := results.Exec(); err != nil {
 		return errors.Join(err, results.Close())
 	}
-	rows, err := results.Query()
-	if err != nil {
-		return errors.Join(err, results.Close())
-	}
-	var rest []*request
-	var (
-		n    int32
-		id   int64
-		what string
-	)
-	_, err = pgx.ForEachRow(rows, []any{&n, &id, &what}, func() error {
-		r := part[n-1]
-		switch what {
-		case "created":
-			all[r.at] = machine.Enqueued{Job: id, Created: true}
-		default:
-			r.late = what == "late"
-			rest = append(rest, r)
-		}
-		return nil
-	})
+	var ids, created []int64
+	var late []int32
+	err := results.QueryRow().Scan(&ids, &created, &late)
 	if err = errors.Join(err, results.Close()); err != nil {
 		return err
+	}
+	for _, n := range late {
+		part[n-1].late = true
+	}
+	var rest []*request
+	for i, r := range part {
+		if len(created) == 0 || ids[i] != created[0] {
+			rest = append(rest, r)
+			continue
+		}
+		all[r.at] = machine.Enqueued{Job: ids[i], Created: true}
+		created = created[1:]
 	}
 	return l.answerRest(ctx, tx, rest, all)
 }
@@ -108,23 +102,43 @@ func (l *Ledger) queueEnqueue(batch *pgx.Batch, part []*request) {
 		hashes, bodies                                         = make([]pgtype.UUID, n), make([]pgtype.UUID, n)
 		kinds                                                  = make([]int16, n)
 		keys                                                   = make([]string, n)
-		subjects, periods, destinations, zones, locals, traces = make([]*string, n), make([]*string, n), make([]*string, n), make([]*string, n), make([]*string, n), make([]*string, n)
+		subjects, periods, destinations, zones, locals, traces sparse[string]
 		payloads                                               = make([][]byte, n)
-		dues, deadlines                                        = make([]*time.Time, n), make([]*time.Time, n)
+		dues, deadlines                                        sparse[time.Time]
 		ages                                                   = make([]time.Duration, n)
 	)
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	for i, r := range part {
 		hashes[i], bodies[i], kinds[i], keys[i] = uuid(r.hash), uuid(r.body), r.kindID, r.Key
-		subjects[i], periods[i], destinations[i] = orNull(r.Subject), orNull(r.Period), orNull(r.Destination)
-		zones[i], locals[i], traces[i] = orNull(r.DeadlineZone), orNull(r.DeadlineLocal), orNull(job.Storable(r.TraceParent, maxTrace))
-		payloads[i], dues[i], deadlines[i] = r.Payload, null(r.Due), null(r.Deadline)
+		subjects.set(i, n, orNull(r.Subject))
+		periods.set(i, n, orNull(r.Period))
+		destinations.set(i, n, orNull(r.Destination))
+		zones.set(i, n, orNull(r.DeadlineZone))
+		locals.set(i, n, orNull(r.DeadlineLocal))
+		traces.set(i, n, orNull(job.Storable(r.TraceParent, maxTrace)))
+		dues.set(i, n, null(r.Due))
+		deadlines.set(i, n, null(r.Deadline))
+		payloads[i] = r.Payload
 		p := l.kinds[r.kindID].Policy
 		ages[i] = min(p.MaxAge, p.MaxLifetime)
 	}
-	batch.Queue(stmt("enqueue"), hashes, bodies, kinds, keys, subjects, periods, destinations, payloads,
-		dues, deadlines, zones, locals, traces, ages)
+	batch.Queue(stmt("enqueue"), hashes, bodies, kinds, keys, []*string(subjects), []*string(periods), []*string(destinations), payloads,
+		[]*time.Time(dues), []*time.Time(deadlines), []*string(zones), []*string(locals), []*string(traces), ages)
+}
+
+// sparse is a column of which most requests give nothing: nil, and so null as a whole,
+// until one gives something.
+type sparse[T any] []*T
+
+func (s *sparse[T]) set(i, n int, v *T) {
+	if v == nil {
+		return
+	}
+	if *s == nil {
+		*s = make([]*T, n)
+	}
+	(*s)[i] = v
 }
 
 // answerRest answers requests whose key is taken or that are late. The same body is

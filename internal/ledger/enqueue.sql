@@ -1,10 +1,12 @@
 -- name: enqueue
 -- Takes a batch of requests, one element of each array a request, ordered by hash so
--- that two batches cannot deadlock. A request whose deadline has passed by the ledger's
--- clock is refused; one whose key is taken is left for enqueue_lookup; every other
--- becomes a job, ready with its emission when it is due, else scheduled. One outbox
--- row a kind announces all that are ready. Returns, for each request by its ordinal,
--- the job's id and one of 'created', 'taken', 'late'. Locks nothing but new keys.
+-- that two batches cannot deadlock; an array that is null throughout may be null itself.
+-- A request whose deadline has passed by the ledger's clock is refused; one whose key
+-- is taken is left for enqueue_lookup; every other becomes a job, ready with its
+-- emission when it is due, else scheduled. One outbox row a kind announces all that are
+-- ready. Returns, in the order of the requests, the ids that they were given; of these,
+-- in the same order, those that became jobs; and the ordinals of requests that came too
+-- late. Locks nothing but new keys.
 WITH clock AS MATERIALIZED (
     SELECT clock_timestamp() AS now
 ), given AS MATERIALIZED (
@@ -37,17 +39,14 @@ WITH clock AS MATERIALIZED (
            CASE WHEN g.ready THEN g.now END,
            CASE WHEN g.ready THEN least(g.deadline, g.now + g.max_age) ELSE g.deadline END
     FROM given g JOIN keys ON keys.job = g.id
-    ORDER BY g.id
     RETURNING id, kind, state
 ), announced AS (
     INSERT INTO duly.outbox (topic, kind, jobs, generations, emissions)
-    SELECT k.lane, j.kind, array_agg(j.id ORDER BY j.id), array_agg(1), array_agg(1)
-    FROM jobs j JOIN duly.kind k ON k.id = j.kind
-    WHERE j.state = 'ready'
-    GROUP BY k.lane, j.kind
+    SELECT k.lane, r.kind, r.jobs, array_fill(1, ARRAY[r.count]), array_fill(1, ARRAY[r.count])
+    FROM (SELECT kind, array_agg(id) AS jobs, count(*)::integer FROM jobs WHERE state = 'ready' GROUP BY kind) r
+         JOIN duly.kind k ON k.id = r.kind
 )
-SELECT g.n::integer, g.id, CASE WHEN g.late THEN 'late' WHEN keys.job IS NULL THEN 'taken' ELSE 'created' END
-FROM given g LEFT JOIN keys ON keys.job = g.id
+SELECT array_agg(id ORDER BY n), (SELECT array_agg(job) FROM keys), array_agg(n::integer) FILTER (WHERE late) FROM given
 
 -- name: enqueue_lookup
 -- $1 hashes of keys that are taken. Returns what they are taken by; state is that of a

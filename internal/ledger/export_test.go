@@ -12,6 +12,10 @@ import (
 // Statement is the text of a statement, for tests that look at its plan.
 func (*Ledger) Statement(name string) string { return stmt(name) }
 
+// InSpan is the statement with two more arguments than its n: the first and the last job
+// of a batch whose jobs are close together.
+func (*Ledger) InSpan(name string, n int) string { return inSpan(name, n) }
+
 // Row is a generation as decisions see it, for tests that hold a hot statement
 // against machine.Next.
 func (l *Ledger) Row(ctx context.Context, id int64, generation int32) (machine.Row, error) {

@@ -52,8 +52,10 @@ func (l *Ledger) leasePlain(ctx context.Context, req machine.LeaseRequest, refs 
 	batch := &pgx.Batch{}
 	batch.Queue(stmt("keyed"))
 	batch.Queue(stmt("hurry"), rowPatience)
-	batch.Queue(stmt("lease_refs"), jobs, generations, emissions, req.Worker.ID, kind,
-		req.Kind.Policy.Limit, req.Kind.Policy.LeaseTime, termsID, req.Kind.Hash())
+	args := []any{
+		jobs, generations, emissions, req.Worker.ID, kind, req.Kind.Policy.Limit, req.Kind.Policy.LeaseTime, termsID, req.Kind.Hash(),
+	}
+	queueByKeys(batch, "lease_refs", jobs, args...)
 	results := l.pool.SendBatch(ctx, batch)
 	var leases machine.Leases
 	_, err := results.Exec()

@@ -20,10 +20,12 @@ SELECT set_config('lock_timeout', $1::text, true)
 -- Goes before the statements of a transaction. It commits durably, whatever the
 -- server's default is, and its statements are planned once, walking indexes in nested
 -- loops: that is right for what a loop looks at, whatever the statistics of a young
--- table say, and costs no planning.
+-- table say, and costs no planning. Without jit: a plan that avoids what is off looks
+-- so dear that the server would compile it, for longer than it runs.
 SELECT set_config('synchronous_commit', 'on', true), set_config('plan_cache_mode', 'force_generic_plan', true),
        set_config('enable_seqscan', 'off', true), set_config('enable_mergejoin', 'off', true),
-       set_config('enable_hashjoin', 'off', true), set_config('enable_nestloop', 'on', true), set_config('enable_bitmapscan', 'on', true)
+       set_config('enable_hashjoin', 'off', true), set_config('enable_nestloop', 'on', true), set_config('enable_bitmapscan', 'on', true),
+       set_config('jit', 'off', true)
 
 -- name: keyed
 -- Goes before an update of many rows by their keys; as hot, but rows are found by
@@ -32,7 +34,8 @@ SELECT set_config('synchronous_commit', 'on', true), set_config('plan_cache_mode
 -- each of them with each.
 SELECT set_config('synchronous_commit', 'on', true), set_config('plan_cache_mode', 'force_generic_plan', true),
        set_config('enable_seqscan', 'off', true), set_config('enable_mergejoin', 'off', true),
-       set_config('enable_hashjoin', 'on', true), set_config('enable_nestloop', 'off', true), set_config('enable_bitmapscan', 'off', true)
+       set_config('enable_hashjoin', 'on', true), set_config('enable_nestloop', 'off', true), set_config('enable_bitmapscan', 'off', true),
+       set_config('jit', 'off', true)
 
 -- name: seek
 -- For the rest of the transaction, statements look rows up instead of scanning

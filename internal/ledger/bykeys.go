@@ -1,0 +1,40 @@
+package ledger
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// byKeys is how a statement finds the rows of a batch: along the primary key, in order.
+const byKeys = "j.id = ANY ($1::bigint[])"
+
+// queueByKeys queues the statement, whose first argument are the jobs in order. The jobs
+// of one message mostly have ids in a row: they were given in one statement. Then one
+// descent of the primary key finds them all, and what lies between is passed over; where
+// they are scattered, each is looked up.
+func queueByKeys(batch *pgx.Batch, name string, jobs []int64, args ...any) {
+	first, last, dense := spanOf(jobs)
+	if !dense {
+		batch.Queue(stmt(name), args...)
+		return
+	}
+	batch.Queue(inSpan(name, len(args)), append(args, first, last)...)
+}
+
+// inSpan is the statement of n arguments with two more: the rows between these jobs are
+// looked at.
+func inSpan(name string, n int) string {
+	return strings.Replace(stmt(name), byKeys, fmt.Sprintf("j.id BETWEEN $%d AND $%d", n+1, n+2), 1)
+}
+
+// spanOf returns the first and the last of the jobs, and whether at least every second id
+// between them is one of theirs.
+func spanOf(jobs []int64) (first, last int64, dense bool) {
+	if len(jobs) == 0 {
+		return 1, 0, true
+	}
+	first, last = jobs[0], jobs[len(jobs)-1]
+	return first, last, last-first < 2*int64(len(jobs))
+}
