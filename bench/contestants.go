@@ -32,6 +32,8 @@ func contestants() []entry {
 	return []entry{
 		{"duly", Peers, newDuly},
 		{"river", Peers, newRiver},
+		{"graphile", Peers, newGraphile},
+		{"pgboss", Peers, newPgBoss},
 		{"duly-sync", Variants, newDulySync},
 		{"duly-http", Variants, newDulyHTTP},
 		{"river-unique", Variants, newRiverUnique},

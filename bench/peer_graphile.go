@@ -1,0 +1,34 @@
+package main
+
+import "fmt"
+
+// graphileBest has what Graphile Worker's page on performance turns on, a local queue and
+// batched completion, at the size that gave the most; see docs/performance.md.
+var graphileBest = nodeTuning{
+	processes: 2, producers: 2, batch: 5000, pool: 10,
+	throughput: graphileSettings(2000),
+	quiet:      graphileSettings(2000),
+}
+
+// graphileSettings are Graphile Worker's own.
+func graphileSettings(localQueue int) map[string]any {
+	return map[string]any{
+		"concurrentJobs": 24, "maxPoolSize": 10,
+		"localQueue":            map[string]any{"size": localQueue},
+		"completeJobBatchDelay": 0, "failJobBatchDelay": 0,
+	}
+}
+
+func newGraphile(l Load) Contestant {
+	return &nodePeer{
+		load: l, name: "Graphile Worker", script: "graphile.mjs", database: "bench_graphile", around: len(`""`), tuning: graphileBest,
+		settings: func(t nodeTuning) []Setting {
+			return []Setting{
+				{"bulk", fmt.Sprintf("graphile_worker.add_jobs, %d jobs a statement, %d producers, no job keys", t.batch, t.producers)},
+				{"worker", t.worker() + ", no refetchDelay"},
+				{"done", "the DELETE that completes a batch of jobs has returned, watched at its driver: its event job:complete comes before that; afterwards its table is asked whether it is empty"},
+				{"unequal", "a job that is done is deleted, and no history is kept; add_jobs sends a NOTIFY in every transaction, which makes commits wait for each other"},
+			}
+		},
+	}
+}
