@@ -52,6 +52,8 @@ type dulyContestant struct {
 	// http sends every effect to a receiver in a process of its own.
 	http     bool
 	receiver *receiver
+	// alter, if not nil, changes every job before it is enqueued.
+	alter func(*job.Spec)
 
 	version string
 	config  *app.Config // for throughput
@@ -145,6 +147,11 @@ func (d *dulyContestant) Open(ctx context.Context, s *Stack) (err error) {
 		}
 	}
 	d.client = duly.NewClient(d.pool.Pool)
+	return nil
+}
+
+// know writes the kinds into the ledger, where no scheduler has done it.
+func (d *dulyContestant) know(ctx context.Context) error {
 	return ledger.New(d.pool.Pool).SyncKinds(ctx, d.config.Kinds())
 }
 
@@ -169,6 +176,9 @@ func (d *dulyContestant) Close(context.Context) error {
 
 // Insert enqueues in bulk.
 func (d *dulyContestant) Insert(ctx context.Context, m *Meter, n int) error {
+	if err := d.know(ctx); err != nil {
+		return err
+	}
 	if err := m.Begin(ctx); err != nil {
 		return err
 	}
@@ -183,6 +193,9 @@ func (d *dulyContestant) job(key string) job.Spec {
 	spec := job.Spec{Kind: dulyKind, Key: key, Payload: []byte(`"` + d.load.text(len(`""`)) + `"`)}
 	if d.receiver != nil {
 		spec.Destination = d.receiver.url
+	}
+	if d.alter != nil {
+		d.alter(&spec)
 	}
 	return spec
 }
@@ -265,10 +278,22 @@ func (d *dulyContestant) finish(ctx context.Context, m *Meter, done *tally, n in
 
 // Singles enqueues one job a transaction.
 func (d *dulyContestant) Singles(ctx context.Context, m *Meter, clients int, time time.Duration) error {
+	if err := d.know(ctx); err != nil {
+		return err
+	}
 	return d.pool.singles(ctx, m, clients, time, func(ctx context.Context, tx pgx.Tx, client, i int) error {
-		_, err := d.client.Schedule(ctx, tx, d.job(fmt.Sprintf("single:%d:%d", client, i)))
+		_, err := d.scheduleOne(ctx, tx, fmt.Sprintf("single:%d:%d", client, i))
 		return err
 	})
+}
+
+// scheduleOne enqueues a job that must not exist, and returns its number.
+func (d *dulyContestant) scheduleOne(ctx context.Context, tx pgx.Tx, key string) (int64, error) {
+	answer, err := d.client.Schedule(ctx, tx, d.job(key))
+	if err == nil && answer.Status != duly.Created {
+		err = fmt.Errorf("job %s was not created but %s", key, answer.Status)
+	}
+	return answer.ID, err
 }
 
 // Latency enqueues at a rate, with defaults.
@@ -286,8 +311,7 @@ func (d *dulyContestant) Latency(ctx context.Context, m *Meter, rate int, time t
 		return err
 	}
 	return d.pool.latency(ctx, m, rate, time, watches, func(ctx context.Context, tx pgx.Tx, i int) (int64, error) {
-		answer, err := d.client.Schedule(ctx, tx, d.job("paced:"+strconv.Itoa(i)))
-		return answer.ID, err
+		return d.scheduleOne(ctx, tx, "paced:"+strconv.Itoa(i))
 	})
 }
 

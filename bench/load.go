@@ -78,7 +78,7 @@ func drip(ctx context.Context, rate int, d time.Duration, do func(ctx context.Co
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	start := time.Now()
-	for i := 0; i < total; {
+	for i := range total {
 		due := start.Add(time.Duration(i) * time.Second / time.Duration(rate))
 		if wait := time.Until(due); wait > 0 {
 			timer.Reset(wait)
@@ -94,7 +94,6 @@ func drip(ctx context.Context, rate int, d time.Duration, do func(ctx context.Co
 				cancel(err)
 			}
 		})
-		i++
 	}
 	all.Wait()
 	return total, context.Cause(ctx)

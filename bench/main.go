@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"duly.dev/duly/internal/app"
@@ -80,5 +83,40 @@ func (c compareCommand) Run(ctx context.Context, p *app.Process) (err error) {
 	if err := r.run(ctx); err != nil {
 		return err
 	}
-	return json.NewEncoder(p.Stdout).Encode(r.samples)
+	report := r.report(ctx, server)
+	if err := c.write(p, report); err != nil {
+		return err
+	}
+	if failed := cells(report.Cells).failed(); len(failed) > 0 {
+		return fmt.Errorf("%d measurements failed; the first: %s", len(failed), failed[0])
+	}
+	return nil
+}
+
+// write writes the report where it was asked for, and prints it where it was not.
+func (c compareCommand) write(p *app.Process, r Report) error {
+	var text bytes.Buffer
+	if err := r.markdown(&text); err != nil {
+		return err
+	}
+	if c.Out == "" {
+		_, err := text.WriteTo(p.Stdout)
+		return err
+	}
+	if err := os.MkdirAll(c.Out, 0o755); err != nil {
+		return fmt.Errorf("making the folder of the report: %w", err)
+	}
+	file := func(suffix string) string { return filepath.Join(c.Out, "performance."+suffix) }
+	if err := WriteSection(file("md"), "side by side", text.String()); err != nil {
+		return err
+	}
+	document, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return fmt.Errorf("writing the report: %w", err)
+	}
+	var drawing bytes.Buffer
+	if err := chart(&drawing, r.panels()); err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(file("json"), append(document, '\n'), 0o644), os.WriteFile(file("svg"), drawing.Bytes(), 0o644))
 }

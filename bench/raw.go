@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,7 +33,8 @@ type rawTable struct {
 
 	version string
 	pool    *countingPool
-	// columns are those that a new job sets, sample its values; statement inserts rows from arrays.
+	// columns are those that a new job sets, sample its values; statement inserts rows
+	// from arrays, or one from values.
 	columns   []string
 	sample    []any
 	statement string
@@ -68,24 +70,40 @@ func newRawCopy(l Load) Contestant {
 func newRawCommit(l Load) Contestant {
 	return &rawTable{
 		cannot: cannot{"a limit of commits"}, load: l, name: "PostgreSQL, commits", form: oneByOne,
-		how: "BEGIN, INSERT of one row, COMMIT: three round trips, prepared",
+		how: "BEGIN, INSERT … VALUES of one row, COMMIT: three round trips, prepared",
 	}
 }
 
-// bulkUnnest inserts by arrays.
+// bulkUnnest inserts the rows [from, to) by arrays.
 func (r *rawTable) bulkUnnest(ctx context.Context, from, to int) error {
-	return pgx.BeginFunc(ctx, r.pool, func(tx pgx.Tx) error { return r.insert(ctx, tx, from, to) })
-}
-
-// insert inserts the rows [from, to) by arrays.
-func (r *rawTable) insert(ctx context.Context, tx pgx.Tx, from, to int) error {
 	ids, keys, payloads := make([]int64, 0, to-from), make([]string, 0, to-from), make([][]byte, 0, to-from)
 	payload := r.payload()
 	for i := from; i < to; i++ {
-		ids, keys, payloads = append(ids, int64(i)), append(keys, "bulk:"+strconv.Itoa(i)), append(payloads, payload)
+		ids, keys, payloads = append(ids, int64(i)), append(keys, rawKey(i)), append(payloads, payload)
 	}
-	_, err := tx.Exec(ctx, r.statement, ids, keys, payloads)
-	return err
+	return pgx.BeginFunc(ctx, r.pool, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, r.statement, ids, keys, payloads)
+		return err
+	})
+}
+
+// rawKey is the key of a row.
+func rawKey(id int) string { return "bulk:" + strconv.Itoa(id) }
+
+// row is the row with this id, its columns in their order.
+func (r *rawTable) row(id int, payload []byte) []any {
+	row := slices.Clone(r.sample)
+	for c, name := range r.columns {
+		switch name {
+		case "id":
+			row[c] = int64(id)
+		case "key":
+			row[c] = rawKey(id)
+		case "payload":
+			row[c] = payload
+		}
+	}
+	return row
 }
 
 func (r *rawTable) payload() []byte { return []byte(`"` + r.load.text(len(`""`)) + `"`) }
@@ -93,26 +111,13 @@ func (r *rawTable) payload() []byte { return []byte(`"` + r.load.text(len(`""`))
 // bulkCopy inserts by COPY.
 func (r *rawTable) bulkCopy(ctx context.Context, from, to int) error {
 	payload := r.payload()
-	i := from
+	next := from
 	_, err := r.pool.CopyFrom(ctx, pgx.Identifier{"raw"}, r.columns, pgx.CopyFromFunc(func() ([]any, error) {
-		if i == to {
+		if next == to {
 			return nil, nil
 		}
-		row := make([]any, len(r.columns))
-		for c, name := range r.columns {
-			switch name {
-			case "id":
-				row[c] = int64(i)
-			case "key":
-				row[c] = "bulk:" + strconv.Itoa(i)
-			case "payload":
-				row[c] = payload
-			default:
-				row[c] = r.sample[c]
-			}
-		}
-		i++
-		return row, nil
+		next++
+		return r.row(next-1, payload), nil
 	}))
 	return err
 }
@@ -191,12 +196,14 @@ func (r *rawTable) makeSample(ctx context.Context) error {
 		}
 	}
 	rows.Close()
-	r.statement = rawStatement(r.columns)
+	if r.statement = unnestStatement(r.columns); r.form == oneByOne {
+		r.statement = valuesStatement(r.columns)
+	}
 	return rows.Err()
 }
 
-// rawStatement inserts rows from arrays of what varies; the rest is the sample's.
-func rawStatement(columns []string) string {
+// unnestStatement inserts rows from arrays of what varies; the rest is the sample's.
+func unnestStatement(columns []string) string {
 	from := make([]string, len(columns))
 	for i, c := range columns {
 		from[i] = "s." + pgx.Identifier{c}.Sanitize()
@@ -206,6 +213,15 @@ func rawStatement(columns []string) string {
 	}
 	return "insert into raw (" + strings.Join(columns, ", ") + ") select " + strings.Join(from, ", ") +
 		" from unnest($1::" + rawVaried["id"] + ", $2::" + rawVaried["key"] + ", $3::" + rawVaried["payload"] + ") u(id, key, payload), duly.job s"
+}
+
+// valuesStatement inserts one row.
+func valuesStatement(columns []string) string {
+	values := make([]string, len(columns))
+	for i := range columns {
+		values[i] = "$" + strconv.Itoa(i+1)
+	}
+	return "insert into raw (" + strings.Join(columns, ", ") + ") values (" + strings.Join(values, ", ") + ")"
 }
 
 // Insert inserts in bulk.
@@ -232,9 +248,10 @@ func (r *rawTable) Singles(ctx context.Context, m *Meter, clients int, d time.Du
 		return r.why
 	}
 	const apart = 1 << 32 // ids of one client
+	payload := r.payload()
 	return r.pool.singles(ctx, m, clients, d, func(ctx context.Context, tx pgx.Tx, client, i int) error {
-		id := (client+1)*apart + i
-		return r.insert(ctx, tx, id, id+1)
+		_, err := tx.Exec(ctx, r.statement, r.row((client+1)*apart+i, payload)...)
+		return err
 	})
 }
 
