@@ -252,8 +252,7 @@ func (s *settling) try(ctx context.Context, part []*ending) (pending []*ending, 
 	if err != nil {
 		return nil, err
 	}
-	var done []*ending
-	var ends []machine.Settled
+	done, ends := make([]*ending, 0, len(part)), settled[:0]
 	for i, e := range part {
 		if settled[i].Pending {
 			pending = append(pending, e)
