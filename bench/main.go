@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -107,10 +108,15 @@ func (c compareCommand) write(p *app.Process, r Report) error {
 		return fmt.Errorf("making the folder of the report: %w", err)
 	}
 	file := func(suffix string) string { return filepath.Join(c.Out, "performance."+suffix) }
-	if err := WriteSection(file("md"), "side by side", text.String()); err != nil {
+	document, err := os.ReadFile(file("md"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("reading the document: %w", err)
+	}
+	whole, err := part{document: "performance.md", name: "compare", text: text.String()}.in(string(document))
+	if err != nil {
 		return err
 	}
-	document, err := json.MarshalIndent(r, "", " ")
+	figures, err := json.MarshalIndent(r, "", " ")
 	if err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
@@ -118,5 +124,6 @@ func (c compareCommand) write(p *app.Process, r Report) error {
 	if err := chart(&drawing, r.panels()); err != nil {
 		return err
 	}
-	return errors.Join(os.WriteFile(file("json"), append(document, '\n'), 0o644), os.WriteFile(file("svg"), drawing.Bytes(), 0o644))
+	return errors.Join(os.WriteFile(file("md"), []byte(whole), 0o644),
+		os.WriteFile(file("json"), append(figures, '\n'), 0o644), os.WriteFile(file("svg"), drawing.Bytes(), 0o644))
 }
