@@ -15,21 +15,32 @@ type Setting struct {
 // Contestant is who is measured. Prepare is called once; then, for every measurement,
 // Open, one of the measuring methods (Insert and Drain in this order for one Open) and
 // Close. Nothing of it runs, and nothing is connected, outside of Open and Close.
-//
-// A measuring method prepares what is not measured, calls Begin of the meter, works,
-// calls Done when the last job is durably done, and then makes sure that everything
-// that it counted was really done. What the contestant cannot do is Unable.
 type Contestant interface {
+	Described
+	Measurable
+	// Prepare looks for what the contestant needs. An error makes it absent.
+	Prepare(ctx context.Context, s *Stack) error
+	// Open makes a fresh state: for users of PostgreSQL, a database with their schema.
+	Open(ctx context.Context, s *Stack) error
+	// Close ends what Open began. It is called whatever happened.
+	Close(ctx context.Context) error
+}
+
+// Described is what tables say about a contestant.
+type Described interface {
 	// Name is what tables show.
 	Name() string
 	// Version is known after Prepare.
 	Version() string
 	// Settings say how it is run, and what about it is unequal.
 	Settings() []Setting
-	// Prepare looks for what the contestant needs. An error makes it absent.
-	Prepare(ctx context.Context, s *Stack) error
-	// Open makes a fresh state: for users of PostgreSQL, a database with their schema.
-	Open(ctx context.Context, s *Stack) error
+}
+
+// Measurable is what is measured. A method prepares what is not measured, calls Begin of
+// the meter, works, calls Done when the last job is durably done, and then makes sure
+// that everything that it counted was really done. What the contestant cannot do is
+// Unable.
+type Measurable interface {
 	// Insert enqueues n jobs in bulk while nothing works them.
 	Insert(ctx context.Context, m *Meter, n int) error
 	// Drain works the n jobs that Insert left.
@@ -45,8 +56,6 @@ type Contestant interface {
 	Latency(ctx context.Context, m *Meter, rate int, d time.Duration) error
 	// Idle runs everything that works jobs, for so long, without a job.
 	Idle(ctx context.Context, m *Meter, d time.Duration) error
-	// Close ends what Open began. It is called whatever happened.
-	Close(ctx context.Context) error
 }
 
 // Unable is why a contestant cannot be measured at something: tables show a dash.

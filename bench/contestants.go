@@ -23,7 +23,7 @@ type entry struct {
 // Load is what every contestant's jobs look like.
 type Load struct {
 	// Payload is the size of a payload, in bytes.
-	Payload int
+	Payload int `json:"payload"`
 }
 
 // contestants are all of them, in the order in which a round calls them. The first is

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"duly.dev/duly/internal/app"
 	"duly.dev/duly/internal/compose"
 	"duly.dev/duly/internal/devstack"
@@ -22,6 +20,7 @@ import (
 	"duly.dev/duly/pkg/duly"
 	"duly.dev/duly/pkg/handler"
 	"duly.dev/duly/pkg/job"
+	"github.com/jackc/pgx/v5"
 )
 
 // dulyKind is the kind whose handler does nothing.
@@ -138,7 +137,7 @@ func (d *dulyContestant) Open(ctx context.Context, s *Stack) (err error) {
 	if d.nats, err = devstack.StartNATS(devstack.NATSOptions{SyncAlways: d.always}); err != nil {
 		return err
 	}
-	if d.pool, err = openPool(ctx, d.url, 40); err != nil {
+	if d.pool, err = openPool(ctx, d.url); err != nil {
 		return err
 	}
 	if d.http {
@@ -377,7 +376,7 @@ func (s *dulyService) wait(ctx context.Context, done *tally, n int) error {
 	go func() {
 		select {
 		case <-s.ended:
-			cancel(fmt.Errorf("Duly ended: %w", s.err))
+			cancel(fmt.Errorf("the service ended: %w", s.err))
 		case <-ctx.Done():
 		}
 	}()

@@ -139,8 +139,11 @@ func family(key string) string {
 
 // throughputs are the measurements of the table of throughput, and their titles.
 var throughputs = []struct{ measure, title string }{
-	{"insert", "bulk insert"}, {"drain", "work what was inserted"}, {"both", "insert and work at once"},
-	{"singles-8", "transactions, 8 clients"}, {"singles-32", "transactions, 32 clients"},
+	{"insert", "bulk insert"},
+	{"drain", "work what was inserted"},
+	{"both", "insert and work at once"},
+	{"singles-8", "transactions, 8 clients"},
+	{"singles-32", "transactions, 32 clients"},
 }
 
 func (r Report) throughput(b *strings.Builder) {

@@ -18,9 +18,12 @@ type countingPool struct {
 	sent *atomic.Int64
 }
 
+// conns is how many connections a contestant has: more than there are clients.
+const conns = 40
+
 // openPool connects with exactly so many connections, all open from the beginning, so
 // that nothing measured opens one.
-func openPool(ctx context.Context, url string, conns int32) (*countingPool, error) {
+func openPool(ctx context.Context, url string) (*countingPool, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("the database's URL: %w", err)

@@ -9,15 +9,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"duly.dev/duly/internal/app"
 	"duly.dev/duly/internal/devstack"
 	"duly.dev/duly/internal/ledger"
 	"duly.dev/duly/pkg/duly"
 	"duly.dev/duly/pkg/job"
+	"github.com/jackc/pgx/v5"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // rawTable is a plain table with the columns of duly.job and its primary key, and how rows
@@ -151,7 +150,7 @@ func (r *rawTable) Open(ctx context.Context, s *Stack) error {
 	if err := ledger.MigrateUp(ctx, url); err != nil {
 		return err
 	}
-	if r.pool, err = openPool(ctx, url, 40); err != nil {
+	if r.pool, err = openPool(ctx, url); err != nil {
 		return err
 	}
 	if err := r.makeSample(ctx); err != nil {
@@ -177,7 +176,7 @@ func (r *rawTable) makeSample(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rows, err := r.pool.Query(ctx, "select * from duly.job")
+	rows, err := r.pool.Query(ctx, "table duly.job")
 	if err != nil {
 		return err
 	}

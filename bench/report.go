@@ -70,7 +70,7 @@ func (r *runner) report(ctx context.Context, server []Setting) Report {
 			Key: s.key, Name: s.contestant.Name(), Group: s.group, Version: s.contestant.Version(), Settings: s.contestant.Settings(), Absent: s.absent,
 		})
 	}
-	report.Cells = cellsOf(r.samples, reference)
+	report.Cells = cellsOf(r.samples)
 	report.Targets = judge(report.Cells)
 	return report
 }
@@ -106,7 +106,7 @@ func lineOf(file, name string) string {
 
 // cellsOf makes a cell of all samples of a contestant's measurement, in the order in
 // which they came first.
-func cellsOf(samples []Sample, reference string) []Cell {
+func cellsOf(samples []Sample) []Cell {
 	rates := make(map[string]map[int]float64) // of the reference, by measure and round
 	type place struct{ contestant, measure string }
 	var order []place

@@ -23,7 +23,7 @@ func TestRatiosAreOfTheSameRound(t *testing.T) {
 		sample("duly", "both", 1, 4000), sample("river", "both", 1, 1000),
 		sample("duly", "both", 2, 9000), sample("river", "both", 2, 3000), // a fast moment of the machine
 		sample("duly", "both", 3, 4000), sample("river", "both", 3, 800),
-	}, "duly"))
+	}))
 	river, ok := all.find("river", "both")
 	require.True(t, ok)
 	require.Equal(t, Spread{Median: 4, Min: 3, Max: 5, Rounds: 3}, river.Ratio)
@@ -47,7 +47,7 @@ func TestWhatWasNotMeasuredIsNoFigure(t *testing.T) {
 		sample("river", "both", 2, 1000), // Duly's was not measured in this round
 		{Contestant: "river", Measure: "idle", Round: 1, Unable: "it never rests"},
 		{Contestant: "duly", Measure: "idle", Round: 1, Seconds: 2, ClientCPU: 0.04, ServerCPU: 0.01},
-	}, "duly"))
+	}))
 	river, _ := all.find("river", "both")
 	require.Equal(t, 1, river.Rate.Rounds)
 	require.Zero(t, river.Ratio.Rounds)
@@ -67,7 +67,7 @@ func TestTargetsAreJudgedByTheMedian(t *testing.T) {
 	verdicts := judge(cellsOf([]Sample{
 		sample("duly", "both", 1, 3000), sample("river", "both", 1, 1000), sample("duly-sync", "both", 1, 2400), sample("raw-unnest", "insert", 1, 10_000),
 		{Contestant: "duly", Measure: "latency-500", Round: 1, Jobs: 10, Seconds: 1, Latency: &Latency{Jobs: 10, P50: 10, P99: 15}},
-	}, "duly"))
+	}))
 	by := make(map[string]Verdict, len(verdicts))
 	for _, v := range verdicts {
 		by[v.What] = v
@@ -119,7 +119,7 @@ func reported() Report {
 			{Key: "duly-sync", Name: "Duly, sync", Group: Variants, Version: "v1", Settings: []Setting{{"slots", "2"}, {"NATS", "always"}}},
 			{Key: "raw-copy", Name: "COPY", Group: Limits, Version: "15"},
 		},
-		Cells: cellsOf(samples, "duly"), Targets: judge(cellsOf(samples, "duly")), Samples: samples,
+		Cells: cellsOf(samples), Targets: judge(cellsOf(samples)), Samples: samples,
 	}
 }
 

@@ -9,13 +9,12 @@ import (
 	"strconv"
 	"time"
 
+	"duly.dev/duly/internal/app"
 	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
 	"github.com/riverqueue/river/rivertype"
-
-	"duly.dev/duly/internal/app"
 )
 
 // riverTuning is how River is run for throughput.
@@ -118,7 +117,7 @@ func (r *riverContestant) Open(ctx context.Context, s *Stack) error {
 	if err != nil {
 		return err
 	}
-	if r.pool, err = openPool(ctx, url, 40); err != nil {
+	if r.pool, err = openPool(ctx, url); err != nil {
 		return err
 	}
 	driver := riverpgxv5.New(r.pool.Pool)

@@ -11,9 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"duly.dev/duly/internal/devstack"
+	"github.com/jackc/pgx/v5"
 )
 
 // Stack is what all contestants share: one PostgreSQL server, and a folder.
