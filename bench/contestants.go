@@ -34,6 +34,7 @@ func contestants() []entry {
 		{"river", Peers, newRiver},
 		{"graphile", Peers, newGraphile},
 		{"pgboss", Peers, newPgBoss},
+		{"asynq", Peers, newAsynq},
 		{"duly-sync", Variants, newDulySync},
 		{"duly-http", Variants, newDulyHTTP},
 		{"river-unique", Variants, newRiverUnique},
