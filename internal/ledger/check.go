@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/job"
@@ -81,6 +82,9 @@ func (c *checker) all(ctx context.Context, after int64) error {
 		after = last
 	}
 	if err := c.keys(ctx); err != nil {
+		return err
+	}
+	if err := c.results(ctx); err != nil {
 		return err
 	}
 	return c.outbox(ctx, nil)
@@ -176,6 +180,58 @@ func (c *checker) keyPage(ctx context.Context, tx pgx.Tx, after *[16]byte) (n in
 			return nil
 		}
 		return c.tell(d)
+	})
+	return n, err
+}
+
+// doneRows is how many rows of results are checked in one snapshot: each names a batch of
+// jobs.
+const doneRows = 50
+
+// results walks the rows that are the events of results: the rows of their jobs must lead to
+// them, so that none was overlooked when those were folded.
+func (c *checker) results(ctx context.Context) error {
+	place := donePlace{worker: uuid([16]byte{}), at: pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true}}
+	for {
+		var n int
+		if err := c.read(ctx, "checking the results", func(tx pgx.Tx, _ time.Time) (err error) {
+			n, err = c.resultPage(ctx, tx, &place)
+			return err
+		}); err != nil {
+			return err
+		}
+		if n == 0 {
+			return nil
+		}
+	}
+}
+
+// donePlace is a place in the order of duly.done by (worker, at).
+type donePlace struct {
+	worker pgtype.UUID
+	at     pgtype.Timestamptz
+}
+
+// resultPage checks the page of results behind a place, moves that, and returns how many
+// rows there were.
+func (c *checker) resultPage(ctx context.Context, tx pgx.Tx, place *donePlace) (n int, err error) {
+	rows, err := tx.Query(ctx, stmt("check_done"), place.worker, place.at, doneRows)
+	if err != nil {
+		return 0, err
+	}
+	var id *int64
+	var generation *int32
+	var kind, key *string
+	_, err = pgx.ForEachRow(rows, []any{&place.worker, &place.at, &id, &generation, &kind, &key}, func() error {
+		n++
+		if id == nil {
+			return nil
+		}
+		return c.tell(machine.Disagreement{
+			Job: *id, Kind: value(kind), Key: value(key), Generation: value(generation), Rule: machine.RuleEvent,
+			Stored: fmt.Sprintf("done at %s by worker %s", when(&place.at.Time), place.worker),
+			Folded: "a row that this worker delivered then",
+		})
 	})
 	return n, err
 }

@@ -1,7 +1,7 @@
 -- name: check_begin
 -- Keeps partitions from being dropped while a page of the check is read. Goes before
 -- the snapshot of its transaction is taken.
-LOCK TABLE duly.event, duly.lease IN ACCESS SHARE MODE
+LOCK TABLE duly.event, duly.done, duly.lease IN ACCESS SHARE MODE
 
 -- name: check_page
 -- $1 jobs behind this id, $2 how many rows: the last job of the next page, null behind the
@@ -10,11 +10,11 @@ SELECT max(id), coalesce((SELECT max(id) FROM duly.job), 0)
 FROM (SELECT j.id FROM duly.job j WHERE j.id > $1 ORDER BY j.id FETCH FIRST ($2) ROWS WITH TIES) page
 
 -- name: check_since
--- The first day of which events and leases are all kept; null while all are. No locks.
+-- The first day of which events, results and leases are all kept; null while all are. No locks.
 SELECT max(day)
 FROM (SELECT min(to_date(right(c.relname, 8), 'YYYYMMDD'))::timestamp AT TIME ZONE 'UTC' AS day
       FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-      WHERE i.inhparent IN ('duly.event'::regclass, 'duly.lease'::regclass) AND c.relname ~ '_\d{8}$'
+      WHERE i.inhparent IN ('duly.event'::regclass, 'duly.done'::regclass, 'duly.lease'::regclass) AND c.relname ~ '_\d{8}$'
       GROUP BY i.inhparent) kept
 
 -- name: check_rows
@@ -61,10 +61,28 @@ ORDER BY k.id, l.fence
 -- name: check_events
 -- $1 and $2 jobs that the page lies between: their events, in the order of decisions.
 -- A job is locked while it is decided about, so that this is the order of their ids.
--- Walks (job, id) of every partition; no locks.
+-- Walks (job, id) of every partition, and (worker, at) of the results; no locks.
 SELECT at, generation, name, from_state, to_state, attempt, fence, emission, outcome, class, code, wake_at, why, detail,
        worker, actor, receipt, late, worker_version, classifier, policy_hash, job
-FROM duly.event WHERE job > $1 AND job <= $2 ORDER BY job, id
+FROM duly.history WHERE job > $1 AND job <= $2 ORDER BY job, id
+
+-- name: check_done
+-- $1 worker and $2 instant that the page begins behind, $3 rows. The next results, in the
+-- order of (worker, at), and the jobs of each whose current row does not lead to it. What has
+-- no row any more was removed after its retention. Walks (worker, at), then keys; no locks.
+WITH page AS MATERIALIZED (
+    SELECT d.worker, d.at, d.jobs, d.generations FROM duly.done d
+    WHERE (d.worker, d.at) > ($1::uuid, $2::timestamptz) ORDER BY d.worker, d.at FETCH FIRST ($3) ROWS WITH TIES
+)
+SELECT p.worker, p.at, s.job, s.generation, s.kind, s.key
+FROM page p LEFT JOIN LATERAL (
+    SELECT u.job, coalesce(p.generations[u.n], 1) AS generation, k.name AS kind, j.key
+    FROM unnest(p.jobs) WITH ORDINALITY AS u (job, n)
+    CROSS JOIN LATERAL (SELECT * FROM duly.job j WHERE j.id = u.job AND j.successor IS NULL OFFSET 0) j
+    LEFT JOIN duly.kind k ON k.id = j.kind
+    WHERE (j.generation, j.worker, j.ended_at) IS DISTINCT FROM (coalesce(p.generations[u.n], 1), p.worker, p.at)
+) s ON true
+ORDER BY p.worker, p.at
 
 -- name: check_redrives
 -- $1 and $2 jobs that the page lies between: the decisions that opened generations.

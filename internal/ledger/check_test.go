@@ -229,7 +229,7 @@ func TestG12RowsAgreeWithTheirEventsAfterAnyConcurrentTraffic(t *testing.T) {
 			require.Equal(t, c.count(`SELECT count(*)::int FROM duly.job`), done.Generations)
 			require.Equal(t, c.count(`SELECT count(*)::int FROM duly.job WHERE generation = 1`), done.Jobs)
 			require.Equal(t, done.Jobs, done.Keys)
-			require.Equal(t, c.count(`SELECT count(*)::int FROM duly.event`), done.Events)
+			require.Equal(t, c.count(`SELECT count(*)::int + (SELECT coalesce(sum(cardinality(jobs)), 0)::int FROM duly.done) FROM duly.event`), done.Events, "every event was found")
 			require.Equal(t, c.count(`SELECT coalesce(sum(cardinality(jobs)), 0)::int FROM duly.lease`), done.Leases, "every lease was found")
 		})
 	}
@@ -242,6 +242,8 @@ func gallery(t *testing.T) *crew {
 	c.ended("done", job.Done(&job.Receipt{Status: "200"}))
 	again := c.ended("again", job.NotBegun("draining"))
 	c.settle(c.ask(c.worker, job.Ref{Job: again.Job, Generation: 1, Emission: 2}).Grants[0], job.NotDone(job.ClassTransient, job.CodeUnreachable, "no route"))
+	twice := c.ended("twice", job.NotBegun("draining"))
+	c.settle(c.ask(c.worker, job.Ref{Job: twice.Job, Generation: 1, Emission: 2}).Grants[0], job.Done(&job.Receipt{Status: "201"}))
 	c.poison("poison")
 	c.ended("unknown", job.MayBeDone(job.CodeTimeout, "slow"))
 	c.ask(c.worker, c.enqueue("leased", 1)...)
@@ -266,6 +268,7 @@ func TestCheckTellsEveryCorruptionAndNothingElse(t *testing.T) {
 		return fmt.Sprintf(`INSERT INTO duly.event (job, fence, generation, attempt, emission, name, from_state, to_state)
 			VALUES (%s, 0, 1, 0, 1, '%s', '%s', '%s')`, of(key), name, from, to)
 	}
+	result := of("done-0") + ` = ANY (jobs)`
 	for name, c := range map[string]struct {
 		corrupt string
 		found   []broken
@@ -279,7 +282,7 @@ func TestCheckTellsEveryCorruptionAndNothingElse(t *testing.T) {
 		"a flag":           {`UPDATE duly.job SET flags = flags | 1 WHERE key = 'ready-0'`, []broken{{"ready-0", 1, machine.RuleRow}}},
 		"no doubt":         {`UPDATE duly.job SET doubt_since = doubt_since - interval '1 s' WHERE key = 'unknown-0'`, []broken{{"unknown-0", 1, machine.RuleRow}, {"unknown-0", 1, machine.RuleUnknown}}},
 
-		"a missing last event": {`DELETE FROM duly.event WHERE job = ` + of("done-0"), []broken{{"done-0", 1, machine.RuleRow}}},
+		"a missing last event": {`DELETE FROM duly.event WHERE name = 'not_done' AND job = ` + of("poison-0"), []broken{{"poison-0", 1, machine.RuleRow}}},
 		"a missing event":      {`DELETE FROM duly.event WHERE name = 'handed_back' AND job = ` + of("again-0"), []broken{{"again-0", 1, machine.RuleEvent}}},
 		"a forged event":       {forged("ready-0", "cancel", "ready", "cancelled"), []broken{{"ready-0", 1, machine.RuleEvent}}},
 		"an impossible event":  {forged("ready-0", "close", "ready", "unknown"), []broken{{"ready-0", 1, machine.RuleEvent}}},
@@ -289,6 +292,18 @@ func TestCheckTellsEveryCorruptionAndNothingElse(t *testing.T) {
 		"no lease row of a lease that runs": {`DELETE FROM duly.lease WHERE ` + of("leased-0") + ` = ANY (jobs)`, []broken{{"leased-0", 1, machine.RuleLease}}},
 		"no lease row of one that ended":    {`DELETE FROM duly.lease WHERE ` + of("done-0") + ` = ANY (jobs)`, []broken{{"done-0", 1, machine.RuleLease}}},
 		"no lease row of an earlier one":    {`DELETE FROM duly.lease WHERE fences = '{1}' AND ` + of("again-0") + ` = ANY (jobs)`, []broken{{"again-0", 1, machine.RuleLease}}},
+
+		"no result":                      {`DELETE FROM duly.done WHERE ` + result, []broken{{"done-0", 1, machine.RuleRow}}},
+		"another's result":               {`UPDATE duly.done SET worker = gen_random_uuid() WHERE ` + result, []broken{{"done-0", 1, machine.RuleRow}, {"done-0", 1, machine.RuleEvent}}},
+		"a result at another time":       {`UPDATE duly.done SET at = at + interval '1 us' WHERE ` + result, []broken{{"done-0", 1, machine.RuleRow}, {"done-0", 1, machine.RuleEvent}}},
+		"a result of another job":        {`UPDATE duly.done SET jobs = ARRAY[` + of("ready-0") + `] WHERE ` + result, []broken{{"done-0", 1, machine.RuleRow}, {"ready-0", 1, machine.RuleEvent}}},
+		"of another generation":          {`UPDATE duly.done SET generations = '{2}' WHERE ` + result, []broken{{"done-0", 1, machine.RuleRow}, {"done-0", 2, machine.RuleEvent}}},
+		"under another fence":            {`UPDATE duly.done SET fences = '{2}' WHERE ` + result, []broken{{"done-0", 1, machine.RuleLease}}},
+		"in another attempt":             {`UPDATE duly.done SET attempts = '{2}' WHERE ` + result, []broken{{"done-0", 1, machine.RuleEvent}}},
+		"at another emission":            {`UPDATE duly.done SET emissions = '{2}' WHERE ` + result, []broken{{"done-0", 1, machine.RuleEvent}}},
+		"a result twice":                 {`INSERT INTO duly.done (at, worker, worker_version, policy_hash, jobs) SELECT at, worker, worker_version, policy_hash, jobs FROM duly.done WHERE ` + result, []broken{{"done-0", 1, machine.RuleLease}}},
+		"a result twice, later":          {`INSERT INTO duly.done (at, worker, worker_version, policy_hash, jobs) SELECT at + interval '1 s', worker, worker_version, policy_hash, jobs FROM duly.done WHERE ` + result, []broken{{"done-0", 1, machine.RuleEvent}}},
+		"a result before what led to it": {`UPDATE duly.done SET id = 0 WHERE ` + of("twice-0") + ` = ANY (jobs)`, []broken{{"twice-0", 1, machine.RuleEvent}}},
 
 		"not listed as quarantined": {`DELETE FROM duly.quarantine WHERE job = ` + of("poison-0"), []broken{{"poison-0", 1, machine.RuleQuarantine}}},
 		"not listed as unknown":     {`DELETE FROM duly.unknown`, []broken{{"unknown-0", 1, machine.RuleUnknown}}},
@@ -306,7 +321,7 @@ func TestCheckTellsEveryCorruptionAndNothingElse(t *testing.T) {
 
 		"promoted too late":       {`UPDATE duly.job SET promote_at = promote_at + interval '1 h' WHERE key = 'later-0'`, []broken{{"later-0", 1, machine.RuleInstants}}},
 		"found after its end":     {`UPDATE duly.job SET expires_at = NULL WHERE key = 'later-0'`, []broken{{"later-0", 1, machine.RuleInstants}}},
-		"ended and without end":   {`UPDATE duly.job SET ended_at = NULL WHERE key = 'done-0'`, []broken{{"done-0", 1, machine.RuleInstants}}},
+		"ended and without end":   {`UPDATE duly.job SET ended_at = NULL WHERE key = 'done-0'`, []broken{{"done-0", 1, machine.RuleRow}, {"done-0", 1, machine.RuleInstants}, {"done-0", 1, machine.RuleEvent}}},
 		"ready and never told of": {`DELETE FROM duly.outbox WHERE ` + of("ready-0") + ` = ANY (jobs)`, []broken{{"ready-0", 1, machine.RuleOutbox}}},
 		"ready and judged": {
 			`INSERT INTO duly.judge (topic, judged) SELECT topic, pg_current_snapshot() FROM duly.outbox WHERE topic <> '.dead' LIMIT 1`,

@@ -9,7 +9,7 @@ SELECT (SELECT count(*) FROM (SELECT FROM duly.unknown WHERE NOT closed LIMIT $1
        (SELECT clock_timestamp() - min(at) FROM duly.quarantine),
        (SELECT clock_timestamp() - min(promote_at) FROM duly.job WHERE promote_at <= now()),
        (SELECT count(*) FROM (SELECT FROM duly.worker WHERE drained_at IS NULL AND ended_at IS NULL LIMIT $1) n),
-       (SELECT count(*) FROM (SELECT FROM duly.event_default LIMIT $1) n) + (SELECT count(*) FROM (SELECT FROM duly.lease_default LIMIT $1) n),
+       (SELECT count(*) FROM (SELECT FROM duly.event_default LIMIT $1) n) + (SELECT count(*) FROM (SELECT FROM duly.done_default LIMIT $1) n) + (SELECT count(*) FROM (SELECT FROM duly.lease_default LIMIT $1) n),
        greatest((SELECT max(age(backend_xmin)) FROM pg_stat_activity),
                 (SELECT max(greatest(age(xmin), age(catalog_xmin))) FROM pg_replication_slots))::bigint
 

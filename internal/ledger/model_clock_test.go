@@ -54,7 +54,7 @@ const (
 func newClock(t *testing.T, rt *rapid.T, pool *pgxpool.Pool) *clock {
 	c := &clock{ctx: t.Context(), pool: pool, t: rt}
 	_, err := pool.Exec(c.ctx, `
-		TRUNCATE duly.job, duly.job_key, duly.event, duly.lease, duly.outbox, duly.quarantine, duly.unknown, duly.redrive, duly.audit,
+		TRUNCATE duly.job, duly.job_key, duly.event, duly.done, duly.lease, duly.outbox, duly.quarantine, duly.unknown, duly.redrive, duly.audit,
 		         duly.mark, duly.mark_passed, duly.judge, duly.unsendable, duly.progress, duly.worker`)
 	require.NoError(rt, err)
 	_, err = pool.Exec(c.ctx, `UPDATE duly.topic SET holder = NULL, held_until = NULL, relayed = pg_current_snapshot(), pass = NULL, pass_xid = NULL, pass_id = NULL`)
@@ -104,6 +104,7 @@ var shifts = []string{
 	`UPDATE duly.quarantine SET at = at - $1::interval`,
 	`UPDATE duly.worker SET seen_at = seen_at - $1::interval, ended_at = ended_at - $1::interval`,
 	`UPDATE duly.lease SET at = at - $1::interval, ends_at = ends_at - $1::interval`,
+	`UPDATE duly.done SET at = at - $1::interval`,
 	`UPDATE duly.event SET at = at - $1::interval, wake_at = wake_at - $1::interval`,
 	`UPDATE duly.outbox SET at = at - $1::interval`,
 	`UPDATE duly.redrive SET at = at - $1::interval`,

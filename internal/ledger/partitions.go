@@ -27,7 +27,7 @@ const (
 	partitionPatience = 200
 )
 
-// KeepPartitions makes the daily partitions of events and leases, today's and those of
+// KeepPartitions makes the daily partitions of events, results and leases, today's and those of
 // the next days, and drops those in which nothing is younger than keep. Rows that no
 // partition was made for lie in a default one: a few are moved when their partition is
 // made; many stay, and are removed in turn when they are old. Several may call it at
@@ -130,7 +130,7 @@ func (l *Ledger) firstPartitions(ctx context.Context) error {
 }
 
 // partitioned are the tables with daily partitions.
-var partitioned = []string{"event", "lease"}
+var partitioned = []string{"event", "done", "lease"}
 
 // partitions lists the daily partitions that are there.
 func (l *Ledger) partitions(ctx context.Context, q Querier) ([]partition, error) {

@@ -1,8 +1,8 @@
 -- name: partitions_list
--- The daily partitions of events and leases, by name. No locks.
+-- The daily partitions of events, results and leases, by name. No locks.
 SELECT p.relname::text, c.relname::text
 FROM pg_inherits i JOIN pg_class p ON p.oid = i.inhparent JOIN pg_class c ON c.oid = i.inhrelid
-WHERE i.inhparent IN ('duly.event'::regclass, 'duly.lease'::regclass) AND c.relname ~ '^(event|lease)_\d{8}$'
+WHERE i.inhparent IN ('duly.event'::regclass, 'duly.done'::regclass, 'duly.lease'::regclass) AND c.relname ~ '^(event|done|lease)_\d{8}$'
 ORDER BY 1, 2
 
 -- name: partition_strays

@@ -26,7 +26,7 @@ func young(t *testing.T) *crew {
 	c := newCrew(t)
 	c.exec(`DO $$ DECLARE p text; BEGIN
 		FOR p IN SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-		         WHERE i.inhparent IN ('duly.event'::regclass, 'duly.lease'::regclass) AND c.relname NOT LIKE '%default'
+		         WHERE i.inhparent IN ('duly.event'::regclass, 'duly.done'::regclass, 'duly.lease'::regclass) AND c.relname NOT LIKE '%default'
 		LOOP EXECUTE 'DROP TABLE duly.' || p; END LOOP; END $$`)
 	return c
 }
@@ -36,19 +36,19 @@ func TestPartitionsAreMadeAheadAndTakeWhatLayInTheDefaultOne(t *testing.T) {
 	c := young(t)
 	ref := c.enqueue("before", 1)[0]
 	c.settle(c.ask(c.worker, ref).Grants[0], job.Done(nil))
-	require.Equal(t, 1, c.count(`SELECT count(*)::int FROM duly.event_default`))
+	require.Equal(t, 1, c.count(`SELECT count(*)::int FROM duly.done_default`))
 	require.Equal(t, 1, c.count(`SELECT count(*)::int FROM duly.lease_default`))
-	require.Equal(t, machine.Partitions{Made: 8}, c.keepPartitions())
-	require.Zero(t, c.count(`SELECT count(*)::int FROM duly.event_default`))
+	require.Equal(t, machine.Partitions{Made: 12}, c.keepPartitions())
+	require.Zero(t, c.count(`SELECT count(*)::int FROM duly.done_default`))
 	require.Zero(t, c.count(`SELECT count(*)::int FROM duly.lease_default`))
-	require.Equal(t, 1, c.count(`SELECT count(*)::int FROM duly.event`), "nothing is lost on the way")
+	require.Equal(t, 1, c.count(`SELECT count(*)::int FROM duly.history`), "nothing is lost on the way")
 	require.Equal(t, machine.Partitions{}, c.keepPartitions())
 
 	ref = c.enqueue("after", 1)[0]
 	c.settle(c.ask(c.worker, ref).Grants[0], job.Done(nil))
-	require.Zero(t, c.count(`SELECT count(*)::int FROM duly.event_default`))
-	require.Equal(t, 2, c.count(`SELECT count(*)::int FROM duly.event`))
-	require.Equal(t, 2, c.count(`SELECT count(DISTINCT id)::int FROM duly.event`), "ids go on")
+	require.Zero(t, c.count(`SELECT count(*)::int FROM duly.done_default`))
+	require.Equal(t, 2, c.count(`SELECT count(*)::int FROM duly.history`))
+	require.Equal(t, 2, c.count(`SELECT count(DISTINCT id)::int FROM duly.history`), "ids go on")
 	require.Equal(t, 2, c.count(`SELECT count(*)::int FROM pg_indexes WHERE schemaname = 'duly' AND tablename = to_char(now() AT TIME ZONE 'UTC', '"lease_"YYYYMMDD')`))
 }
 
@@ -72,7 +72,7 @@ func TestPartitionsWaitForNobody(t *testing.T) {
 	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), `INSERT INTO duly.event (job, fence, generation, attempt, emission, name, from_state, to_state) VALUES (1, 1, 1, 1, 1, 'done', 'leased', 'delivered')`)
 	require.NoError(t, err)
-	require.Equal(t, machine.Partitions{Made: 4}, c.keepPartitions(), "those of the leases")
+	require.Equal(t, machine.Partitions{Made: 8}, c.keepPartitions(), "those of results and leases")
 	require.NoError(t, tx.Commit(t.Context()))
 	require.Equal(t, machine.Partitions{Made: 4}, c.keepPartitions())
 	require.Equal(t, 1, c.count(`SELECT count(*)::int FROM duly.event`))

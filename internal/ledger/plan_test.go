@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -40,17 +41,19 @@ func TestBatchesAreFoundByKeyWhateverTheStatisticsSay(t *testing.T) {
 				requireByKey(t, tx, sql, args...)
 			}
 			jobs, generations, emissions, fences := make([]int64, 300), make([]int32, 300), make([]int32, 300), make([]int64, 300)
+			ones := generations
 			for i, r := range refs {
 				jobs[i], generations[i], emissions[i], fences[i] = r.Job, 1, 1, 1
 			}
-			texts := make([]string, 300)
 			explain("keyed", c.Statement("lease_refs"), jobs, generations, emissions, c.worker.ID, int16(1), "10 s", "30 s", int16(1), "hash")
+			explain("keyed", c.InSpan("lease_refs", 9), jobs, generations, emissions, c.worker.ID, int16(1), "10 s", "30 s", int16(1), "hash", jobs[0], jobs[299])
 			explain("keyed", c.Statement("hold_ready"), jobs, generations, emissions, "paused", "10 s")
 			explain("hot", c.Statement("decide_lock"), jobs, generations)
 			explain("hot", c.Statement("lease_bodies"), jobs, generations)
 			explain("hot", c.Statement("lease_held"), c.worker.ID, jobs, generations, emissions)
 			c.ask(c.worker, refs...)
-			explain("keyed", c.Statement("settle_done"), jobs, generations, fences, make([][]byte, 300), c.worker.ID, "v1", texts, texts)
+			explain("keyed", c.Statement("settle_done"), jobs, generations, fences, make([][]byte, 300), ones, c.worker.ID, "v1", []string{"c"}, []string{"h"})
+			explain("keyed", c.InSpan("settle_done", 9), jobs, generations, fences, make([][]byte, 300), ones, c.worker.ID, "v1", []string{"c"}, []string{"h"}, jobs[0], jobs[299])
 		})
 	}
 }
@@ -76,4 +79,26 @@ func requireByKey(t *testing.T, tx pgx.Tx, sql string, args ...any) {
 	}
 	walk(plans[0].Plan)
 	require.True(t, found, "no scan of the jobs in %s", text)
+}
+
+// What happened is read along indexes, from however many days it is kept.
+func TestHistoryIsReadByKeyAndNotByDay(t *testing.T) {
+	t.Parallel()
+	c := gallery(t)
+	c.exec(`ANALYZE duly.job, duly.event, duly.done`)
+	for name, args := range map[string][]any{
+		"check_events": {int64(0), int64(500)},
+		"check_leases": {int64(0), int64(500)},
+		"check_done":   {c.worker.ID, time.Now(), 10},
+		"show_events":  {int64(1), 100},
+	} {
+		tx, err := c.pool.Begin(t.Context())
+		require.NoError(t, err)
+		_, err = tx.Exec(t.Context(), c.Statement("seek"))
+		require.NoError(t, err)
+		var text []byte
+		require.NoError(t, tx.QueryRow(t.Context(), "EXPLAIN (FORMAT JSON) "+c.Statement(name), args...).Scan(&text))
+		require.NotContains(t, string(text), "Seq Scan", "%s: %s", name, text)
+		require.NoError(t, tx.Rollback(t.Context()))
+	}
 }

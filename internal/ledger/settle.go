@@ -42,74 +42,45 @@ func (l *Ledger) Settle(ctx context.Context, w machine.Worker, reports []machine
 // settleDone takes the hot path for what was delivered, and returns the indexes of
 // the reports that it left.
 func (l *Ledger) settleDone(ctx context.Context, w machine.Worker, reports []machine.Report, order []int, all []machine.Settled) (rest []int, err error) {
-	var (
-		jobs, fences []int64
-		generations  []int32
-		hashes       []string
-		receipts     []*string
-		classifiers  []*string
-		at           = make(map[rowID]int)
-		hashOf       = make(map[string]string)
-	)
+	var d delivered
 	for _, i := range order {
-		r := reports[i]
-		id := rowID{r.Job, r.Generation}
-		if _, twice := at[id]; twice || r.Result.Outcome != job.OutcomeDelivered || r.Kind == nil {
+		r := &reports[i]
+		if r.Result.Outcome != job.OutcomeDelivered || r.Kind == nil || d.has(r) {
 			rest = append(rest, i)
 			continue
 		}
-		receipt, err := encodeReceipt(r.Result.Receipt)
-		if err != nil {
+		if err := d.add(i, r); err != nil {
 			return nil, fmt.Errorf("job %d: %w", r.Job, err)
 		}
-		at[id] = i
-		jobs, generations, fences = append(jobs, r.Job), append(generations, r.Generation), append(fences, r.Fence)
-		receipts, classifiers = append(receipts, receipt), append(classifiers, orNull(r.Classifier))
-		if _, ok := hashOf[r.Kind.Name]; !ok {
-			hashOf[r.Kind.Name] = r.Kind.Hash()
-		}
-		hashes = append(hashes, hashOf[r.Kind.Name])
 	}
-	if len(jobs) == 0 {
+	if len(d.at) == 0 {
 		return rest, nil
 	}
 	batch := &pgx.Batch{}
 	batch.Queue(stmt("keyed"))
 	batch.Queue(stmt("hurry"), rowPatience)
-	batch.Queue(stmt("settle_done"), jobs, generations, fences, receipts, w.ID, w.Version, hashes, classifiers)
+	queueByKeys(batch, "settle_done", d.jobs, d.jobs, d.generations, d.fences, d.receipts, d.rules, w.ID, w.Version, d.classifiers, d.hashes)
 	results := l.pool.SendBatch(ctx, batch)
 	_, err = results.Exec()
 	if err == nil {
 		_, err = results.Exec()
 	}
 	if err == nil {
-		err = scanDone(results, reports, at, all)
+		err = d.scan(results)
 	}
 	err = unclear(errors.Join(err, results.Close()))
 	if err != nil && !inUse(err) { // where a row is in use nothing was settled: all are decided one by one
 		return nil, err
 	}
-	for _, i := range at {
-		rest = append(rest, i)
+	for n, i := range d.at {
+		if err != nil || !d.changed[n] {
+			rest = append(rest, i)
+			continue
+		}
+		all[i] = machine.Settled{Attempt: reports[i].Attempt, State: job.Delivered}
 	}
 	slices.Sort(rest)
 	return rest, nil
-}
-
-// scanDone notes what the hot path changed and takes it out of at.
-func scanDone(results pgx.BatchResults, reports []machine.Report, at map[rowID]int, all []machine.Settled) error {
-	rows, err := results.Query()
-	if err != nil {
-		return err
-	}
-	var id rowID
-	_, err = pgx.ForEachRow(rows, []any{&id.job, &id.generation}, func() error {
-		i := at[id]
-		all[i] = machine.Settled{Attempt: reports[i].Attempt, State: job.Delivered}
-		delete(at, id)
-		return nil
-	})
-	return err
 }
 
 // settleRest asks the machine about the reports at the indexes.

@@ -1,28 +1,28 @@
 -- name: settle_done
--- $1 jobs, $2 generations, $3 fences, $4 receipts, ordered by (job, generation); $5
--- worker, $6 its version, $7 policy hashes, $8 classifiers. The hot path of a result:
--- delivered, while the lease is the worker's. Appends the events of what it changed
--- and returns it; the machine decides about every other. HOT. Locks the rows in the
--- order given.
+-- $1 jobs, $2 generations, $3 fences, $4 receipts, $5 which of the rules each was decided
+-- by, ordered by (job, generation); $6 worker, $7 its version; of the rules, $8
+-- classifiers and $9 policy hashes. The hot path of a result: delivered, while the lease
+-- is the worker's; the machine decides about every other. Writes for each of the rules one
+-- row that is the event of what it changed, and returns it. HOT. Locks the rows in the
+-- order given; ids are drawn behind the last lock.
 WITH clock AS MATERIALIZED (
     SELECT clock_timestamp() AS now
-), done AS MATERIALIZED (
-    SELECT * FROM unnest($1::bigint[], $2::integer[], $3::bigint[], $4::jsonb[], $7::text[], $8::text[])
-                  AS d (id, generation, fence, receipt, policy_hash, classifier)
 ), changed AS (
     UPDATE duly.job j
     SET state = 'delivered', ended_at = (SELECT now FROM clock), receipt = d.receipt, last_class = NULL, last_code = NULL,
         doubt_since = NULL, doubt_until = NULL, flags = j.flags | 8::smallint
-    FROM done d
-    WHERE j.id = ANY ($1::bigint[]) AND j.id = d.id AND j.generation = d.generation AND j.fence = d.fence AND j.worker = $5 AND j.state = 'leased'
-    RETURNING j.ended_at AS now, j.id, j.generation, j.fence, j.attempt, j.emission, d.receipt, d.policy_hash, d.classifier
-), noted AS (
-    INSERT INTO duly.event (at, job, generation, fence, attempt, emission, name, from_state, to_state, outcome,
-                            worker, worker_version, classifier, policy_hash, actor, receipt)
-    SELECT now, id, generation, fence, attempt, emission, 'done', 'leased', 'delivered', 'delivered', $5, $6, classifier, policy_hash, 'worker', receipt
-    FROM changed
+    FROM unnest($1::bigint[], $2::integer[], $3::bigint[], $4::jsonb[], $5::integer[]) AS d (id, generation, fence, receipt, rules)
+    WHERE j.id = ANY ($1::bigint[]) AND j.id = d.id AND j.generation = d.generation AND j.fence = d.fence AND j.worker = $6 AND j.state = 'leased'
+    RETURNING j.id, j.generation, j.fence, j.attempt, j.emission, d.rules
 )
-SELECT id, generation FROM changed
+INSERT INTO duly.done (at, worker, worker_version, classifier, policy_hash, jobs, generations, fences, attempts, emissions)
+SELECT (SELECT now FROM clock), $6, $7, ($8::text[])[rules], ($9::text[])[rules], jobs,
+       CASE WHEN 1 <> ANY (generations) THEN generations END, CASE WHEN 1 <> ANY (fences) THEN fences END,
+       CASE WHEN 1 <> ANY (attempts) THEN attempts END, CASE WHEN 1 <> ANY (emissions) THEN emissions END
+FROM (SELECT rules, array_agg(id) AS jobs, array_agg(generation) AS generations, array_agg(fence) AS fences,
+             array_agg(attempt) AS attempts, array_agg(emission) AS emissions
+      FROM changed GROUP BY rules) c
+RETURNING jobs, generations
 
 -- name: hold_ready
 -- $1 jobs, $2 generations, $3 emissions, ordered by (job, generation); $4 the hold, $5

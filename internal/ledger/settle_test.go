@@ -45,7 +45,7 @@ func TestOutcomesOfABatchAreSettledEachByItsRule(t *testing.T) {
 			require.EqualValues(t, 1, attempt)
 		}
 	}
-	require.Equal(t, 6, c.count(`SELECT count(*)::int FROM duly.event WHERE from_state = 'leased' AND worker_version = 'v1' AND policy_hash <> ''`))
+	require.Equal(t, 6, c.count(`SELECT count(*)::int FROM duly.history WHERE from_state = 'leased' AND worker_version = 'v1' AND policy_hash <> ''`))
 	require.Equal(t, 1, c.count(`SELECT count(*)::int FROM duly.job WHERE receipt->>'id' = 'abc' AND state = 'delivered'`))
 	require.Equal(t, 3, c.count(`SELECT count(*)::int FROM duly.outbox WHERE topic = '.dead'`), "two quarantined, one unknown that only a person can settle")
 	require.Equal(t, 2, c.count(`SELECT count(*)::int FROM duly.quarantine`))
@@ -61,10 +61,10 @@ func TestSettlingTwiceIsSettlingOnce(t *testing.T) {
 	} {
 		g := c.ask(c.worker, c.enqueue("twice-"+job.Normalise(name), 1)...).Grants[0]
 		first := c.settle(g, result)
-		events := c.count(`SELECT count(*)::int FROM duly.event WHERE job = $1`, g.Row.Job)
+		events := c.count(`SELECT count(*)::int FROM duly.history WHERE job = $1`, g.Row.Job)
 		again := c.settle(g, result)
 		require.Equal(t, first.State, again.State, name)
-		require.Equal(t, events, c.count(`SELECT count(*)::int FROM duly.event WHERE job = $1`, g.Row.Job), "%s: nothing is recorded twice", name)
+		require.Equal(t, events, c.count(`SELECT count(*)::int FROM duly.history WHERE job = $1`, g.Row.Job), "%s: nothing is recorded twice", name)
 	}
 }
 
@@ -128,7 +128,7 @@ func TestC66SettleWhoseReplyIsLostIsSettledOnceByRepeating(t *testing.T) {
 			settled, err := l.Settle(t.Context(), c.worker, reports)
 			require.NoError(t, err)
 			require.Equal(t, job.Delivered, settled[0].State)
-			require.Equal(t, 1, c.count(`SELECT count(*)::int FROM duly.event WHERE job = $1 AND name = 'done' AND NOT late`, grants[1].Row.Job))
+			require.Equal(t, 1, c.count(`SELECT count(*)::int FROM duly.history WHERE job = $1 AND name = 'done' AND NOT late`, grants[1].Row.Job))
 		})
 	}
 }

@@ -17,7 +17,7 @@ ORDER BY j.generation
 -- $1 job, $2 the most: its newest events, the newest first. No locks.
 SELECT at, generation, name, from_state, to_state, attempt, fence, emission, outcome, class, code, wake_at, why, detail,
        worker, actor, receipt, late, worker_version, classifier, policy_hash
-FROM duly.event WHERE job = $1 ORDER BY id DESC LIMIT $2
+FROM duly.history WHERE job = $1 ORDER BY id DESC LIMIT $2
 
 -- name: show_leases
 -- $1 job; $2 workers, $3 and $4 between which instants each leased it: the lease rows

@@ -37,7 +37,7 @@ WITH leases AS (
     SELECT job, generation,
            count(*) FILTER (WHERE name = 'handed_back' AND from_state = 'leased' AND NOT late) AS handed_back,
            count(*) FILTER (WHERE to_state = 'delivered' AND from_state <> 'delivered') AS delivered
-    FROM duly.event GROUP BY job, generation
+    FROM duly.history GROUP BY job, generation
 )
 SELECT j.id, k.name, j.key, j.generation, j.successor IS NULL, j.state, j.attempt, j.receipt IS NOT NULL,
        coalesce(l.n, 0), coalesce(e.handed_back, 0), coalesce(e.delivered, 0)
