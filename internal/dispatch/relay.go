@@ -111,14 +111,14 @@ func (r *relay) step(ctx context.Context) (time.Duration, error) {
 	if err != nil || !held {
 		return r.options.Claim / 5, err
 	}
-	worked, err := r.relay(ctx)
+	saw, err := r.relay(ctx)
 	if err != nil {
 		return 0, err
 	}
 	if err := r.tend(ctx); err != nil {
 		return 0, err
 	}
-	return r.pace.next(worked, time.Now()), nil
+	return r.pace.next(saw, time.Now()), nil
 }
 
 // ensure creates or verifies the topic on the bus, at first and after failures.
@@ -191,37 +191,38 @@ func (r *relay) giveUp(ctx context.Context) {
 	}
 }
 
-// relay announces one page and reports whether there was one.
-func (r *relay) relay(ctx context.Context) (bool, error) {
+// relay announces one page and says what it saw.
+func (r *relay) relay(ctx context.Context) (sight, error) {
 	began := time.Now()
 	page, err := r.ledger.ReadOutbox(ctx, r.topic, r.holder, r.limit)
 	if err != nil {
-		return false, err
+		return sawNothing, err
 	}
 	if len(page.Rows) == 0 {
 		r.empty = began
 		r.metrics.behind(r.topic, 0)
-		return false, nil
+		return sawNothing, nil
 	}
 	r.metrics.behind(r.topic, began.Sub(r.empty))
 	messages, refs, err := r.messages(ctx, page.Rows)
 	if err != nil {
-		return false, err
+		return sawNothing, err
 	}
 	if err := r.publisher.publish(ctx, messages); err != nil {
-		return false, err
+		return sawNothing, err
 	}
 	if err := r.ledger.Advance(ctx, r.topic, r.holder, page); err != nil {
-		return false, err
+		return sawNothing, err
 	}
+	saw := sawMore
 	if page.Last {
-		r.empty = began
+		r.empty, saw = began, sawAll
 	}
 	if r.marker != nil {
 		r.marker.moved = true
 	}
 	r.limit = max(1, min(aimRefs*len(page.Rows)/max(refs, 1), 2*r.limit, maxRows))
-	return true, nil
+	return saw, nil
 }
 
 // messages makes messages of rows and counts their references.
