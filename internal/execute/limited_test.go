@@ -2,6 +2,7 @@ package execute
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +15,7 @@ type limitedKey struct{}
 // seen is what was seen of a context.
 type seen struct {
 	err, cause, child error
-	ran               bool // a function that was to run behind it
+	ran               int32 // functions that were to run behind it
 	value             any
 }
 
@@ -23,12 +24,13 @@ type seen struct {
 func watched(ctx context.Context, t *testing.T, waiting string, do func()) seen {
 	t.Helper()
 	var s seen
+	var ran atomic.Int32
 	var child context.Context
 	wait := func() {
 		var cancel context.CancelFunc
 		child, cancel = context.WithCancel(ctx) //nolint:fatcontext // one a wait
 		t.Cleanup(cancel)
-		context.AfterFunc(ctx, func() { s.ran = true })
+		context.AfterFunc(ctx, func() { ran.Add(1) })
 	}
 	if waiting != "behind" {
 		wait()
@@ -38,7 +40,7 @@ func watched(ctx context.Context, t *testing.T, waiting string, do func()) seen 
 		wait()
 	}
 	synctest.Wait()
-	s.err, s.cause, s.child, s.value = ctx.Err(), context.Cause(ctx), child.Err(), ctx.Value(limitedKey{})
+	s = seen{ctx.Err(), context.Cause(ctx), child.Err(), ran.Load(), ctx.Value(limitedKey{})}
 	if s.err != nil {
 		<-ctx.Done()
 		<-child.Done()
