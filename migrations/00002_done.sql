@@ -12,7 +12,7 @@ CREATE TABLE duly.done (
     classifier     text,
     policy_hash    text NOT NULL,
     jobs           bigint[] NOT NULL,
-    -- Of each job; null where each is 1, as it is for nearly all that succeed at once.
+    -- Of each job; null where each is 1, as it is for what succeeds at once.
     generations    integer[],
     fences         bigint[],
     attempts       integer[],

@@ -79,7 +79,9 @@ func TestResultsOfSeveralRulesAreToldApart(t *testing.T) {
 	for i, s := range settled {
 		require.Equal(t, job.Delivered, s.State, i)
 	}
-	require.Equal(t, 3, c.count(`SELECT count(*)::int FROM duly.done`))
+	require.Equal(t, 4, c.count(`SELECT count(*)::int FROM duly.done`), "of what succeeded at once under each of three rules, and of a second lease")
+	require.Equal(t, 3, c.count(`SELECT count(*)::int FROM duly.done WHERE (generations, fences, attempts, emissions) IS NULL`))
+	require.Equal(t, 1, c.count(`SELECT count(*)::int FROM duly.done WHERE (generations, fences, attempts, emissions) = ('{1}', '{2}', '{1}', '{2}')`))
 	for i, r := range reports {
 		require.Equal(t, 1, c.count(`SELECT count(*)::int FROM duly.history WHERE job = $1 AND name = 'done' AND NOT late AND fence = $2 AND emission = $2
 			AND classifier IS NOT DISTINCT FROM $3 AND policy_hash = $4`, r.Job, r.Fence, []any{nil, "c2", nil, nil}[i], r.Kind.Hash()), i)

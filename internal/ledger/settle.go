@@ -39,6 +39,9 @@ func (l *Ledger) Settle(ctx context.Context, w machine.Worker, reports []machine
 	return all, nil
 }
 
+// keyedHurry is keyed and hurry in one statement.
+var keyedHurry = stmt("keyed") + ", set_config('lock_timeout', $1::text, true)"
+
 // settleDone takes the hot path for what was delivered, and returns the indexes of
 // the reports that it left.
 func (l *Ledger) settleDone(ctx context.Context, w machine.Worker, reports []machine.Report, order []int, all []machine.Settled) (rest []int, err error) {
@@ -57,15 +60,10 @@ func (l *Ledger) settleDone(ctx context.Context, w machine.Worker, reports []mac
 		return rest, nil
 	}
 	batch := &pgx.Batch{}
-	batch.Queue(stmt("keyed"))
-	batch.Queue(stmt("hurry"), rowPatience)
+	batch.Queue(keyedHurry, rowPatience)
 	queueByKeys(batch, "settle_done", d.jobs, d.jobs, d.generations, d.fences, d.receipts, d.rules, w.ID, w.Version, d.classifiers, d.hashes)
 	results := l.pool.SendBatch(ctx, batch)
-	_, err = results.Exec()
-	if err == nil {
-		_, err = results.Exec()
-	}
-	if err == nil {
+	if _, err = results.Exec(); err == nil {
 		err = d.scan(results)
 	}
 	err = unclear(errors.Join(err, results.Close()))

@@ -2,9 +2,10 @@
 -- $1 jobs, $2 generations, $3 fences, $4 receipts, $5 which of the rules each was decided
 -- by, ordered by (job, generation); $6 worker, $7 its version; of the rules, $8
 -- classifiers and $9 policy hashes. The hot path of a result: delivered, while the lease
--- is the worker's; the machine decides about every other. Writes for each of the rules one
--- row that is the event of what it changed, and returns it. HOT. Locks the rows in the
--- order given; ids are drawn behind the last lock.
+-- is the worker's; the machine decides about every other. Writes one row that is the event
+-- of what it changed, for each of the rules, and apart for what succeeded at once and what
+-- did not; returns it. HOT. Locks the rows in the order given; ids are drawn behind the
+-- last lock.
 WITH clock AS MATERIALIZED (
     SELECT clock_timestamp() AS now
 ), changed AS (
@@ -13,15 +14,14 @@ WITH clock AS MATERIALIZED (
         doubt_since = NULL, doubt_until = NULL, flags = j.flags | 8::smallint
     FROM unnest($1::bigint[], $2::integer[], $3::bigint[], $4::jsonb[], $5::integer[]) AS d (id, generation, fence, receipt, rules)
     WHERE j.id = ANY ($1::bigint[]) AND j.id = d.id AND j.generation = d.generation AND j.fence = d.fence AND j.worker = $6 AND j.state = 'leased'
-    RETURNING j.id, j.generation, j.fence, j.attempt, j.emission, d.rules
+    RETURNING j.id, j.generation, j.fence, j.attempt, j.emission, d.rules,
+              (j.generation, j.fence, j.attempt, j.emission) = (1, 1, 1, 1) AS plain
 )
 INSERT INTO duly.done (at, worker, worker_version, classifier, policy_hash, jobs, generations, fences, attempts, emissions)
-SELECT (SELECT now FROM clock), $6, $7, ($8::text[])[rules], ($9::text[])[rules], jobs,
-       CASE WHEN 1 <> ANY (generations) THEN generations END, CASE WHEN 1 <> ANY (fences) THEN fences END,
-       CASE WHEN 1 <> ANY (attempts) THEN attempts END, CASE WHEN 1 <> ANY (emissions) THEN emissions END
-FROM (SELECT rules, array_agg(id) AS jobs, array_agg(generation) AS generations, array_agg(fence) AS fences,
-             array_agg(attempt) AS attempts, array_agg(emission) AS emissions
-      FROM changed GROUP BY rules) c
+SELECT (SELECT now FROM clock), $6, $7, ($8::text[])[rules], ($9::text[])[rules], array_agg(id),
+       array_agg(generation) FILTER (WHERE NOT plain), array_agg(fence) FILTER (WHERE NOT plain),
+       array_agg(attempt) FILTER (WHERE NOT plain), array_agg(emission) FILTER (WHERE NOT plain)
+FROM changed GROUP BY rules, plain
 RETURNING jobs, generations
 
 -- name: hold_ready
