@@ -68,23 +68,33 @@ type request struct {
 }
 
 func (l *Ledger) enqueue(ctx context.Context, tx Batcher, part []*request, all []machine.Enqueued) error {
-	batch := &pgx.Batch{}
-	batch.Queue(stmt("durable"))
-	l.queueEnqueue(batch, part)
-	results := tx.SendBatch(ctx, batch)
-	if _, err := results.Exec(); err != nil {
-		return errors.Join(err, results.Close())
+	var rest []*request
+	var err error
+	if len(part) == 1 {
+		rest, err = l.enqueueOne(ctx, tx, part[0], all)
+	} else {
+		rest, err = l.enqueueMany(ctx, tx, part, all)
 	}
+	if err != nil {
+		return err
+	}
+	return l.answerRest(ctx, tx, rest, all)
+}
+
+// enqueueMany answers the requests that become jobs and returns the others.
+func (l *Ledger) enqueueMany(ctx context.Context, tx Batcher, part []*request, all []machine.Enqueued) (rest []*request, err error) {
+	batch := &pgx.Batch{}
+	l.queueEnqueue(batch, part)
 	var ids, created []int64
 	var late []int32
-	err := results.QueryRow().Scan(&ids, &created, &late)
+	results := tx.SendBatch(ctx, batch)
+	err = results.QueryRow().Scan(&ids, &created, &late)
 	if err = errors.Join(err, results.Close()); err != nil {
-		return err
+		return nil, err
 	}
 	for _, n := range late {
 		part[n-1].late = true
 	}
-	var rest []*request
 	for i, r := range part {
 		if len(created) == 0 || ids[i] != created[0] {
 			rest = append(rest, r)
@@ -93,7 +103,34 @@ func (l *Ledger) enqueue(ctx context.Context, tx Batcher, part []*request, all [
 		all[r.at] = machine.Enqueued{Job: ids[i], Created: true}
 		created = created[1:]
 	}
-	return l.answerRest(ctx, tx, rest, all)
+	return rest, nil
+}
+
+// enqueueOne is enqueueMany for one request.
+func (l *Ledger) enqueueOne(ctx context.Context, tx Batcher, r *request, all []machine.Enqueued) (rest []*request, err error) {
+	batch := &pgx.Batch{}
+	batch.Queue(stmt("enqueue_one"), uuid(r.hash), uuid(r.body), r.kindID, r.Key, orNull(r.Subject), orNull(r.Period), orNull(r.Destination), r.Payload,
+		null(r.Due), null(r.Deadline), orNull(r.DeadlineZone), orNull(r.DeadlineLocal), orNull(job.Storable(r.TraceParent, maxTrace)), l.age(r.kindID))
+	var id int64
+	var created bool
+	results := tx.SendBatch(ctx, batch)
+	err = results.QueryRow().Scan(&id, &created, &r.late)
+	if err = errors.Join(err, results.Close()); err != nil {
+		return nil, err
+	}
+	if !created {
+		return []*request{r}, nil
+	}
+	all[r.at] = machine.Enqueued{Job: id, Created: true}
+	return nil, nil
+}
+
+// age is how long a job of the kind may take, from when it is first ready.
+func (l *Ledger) age(kind int16) time.Duration {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	p := l.kinds[kind].Policy
+	return min(p.MaxAge, p.MaxLifetime)
 }
 
 func (l *Ledger) queueEnqueue(batch *pgx.Batch, part []*request) {
@@ -107,8 +144,6 @@ func (l *Ledger) queueEnqueue(batch *pgx.Batch, part []*request) {
 		dues, deadlines                                        sparse[time.Time]
 		ages                                                   = make([]time.Duration, n)
 	)
-	l.mu.RLock()
-	defer l.mu.RUnlock()
 	for i, r := range part {
 		hashes[i], bodies[i], kinds[i], keys[i] = uuid(r.hash), uuid(r.body), r.kindID, r.Key
 		subjects.set(i, n, orNull(r.Subject))
@@ -119,9 +154,7 @@ func (l *Ledger) queueEnqueue(batch *pgx.Batch, part []*request) {
 		traces.set(i, n, orNull(job.Storable(r.TraceParent, maxTrace)))
 		dues.set(i, n, null(r.Due))
 		deadlines.set(i, n, null(r.Deadline))
-		payloads[i] = r.Payload
-		p := l.kinds[r.kindID].Policy
-		ages[i] = min(p.MaxAge, p.MaxLifetime)
+		payloads[i], ages[i] = r.Payload, l.age(r.kindID)
 	}
 	batch.Queue(stmt("enqueue"), hashes, bodies, kinds, keys, []*string(subjects), []*string(periods), []*string(destinations), payloads,
 		[]*time.Time(dues), []*time.Time(deadlines), []*string(zones), []*string(locals), []*string(traces), ages)

@@ -6,9 +6,11 @@
 -- emission when it is due, else scheduled. One outbox row a kind announces all that are
 -- ready. Returns, in the order of the requests, the ids that they were given; of these,
 -- in the same order, those that became jobs; and the ordinals of requests that came too
--- late. Locks nothing but new keys.
+-- late. Locks nothing but new keys. The caller's transaction commits durably from here
+-- on, whatever it had chosen.
 WITH clock AS MATERIALIZED (
-    SELECT clock_timestamp() AS now
+    SELECT clock_timestamp() AS now,
+           (SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') IN ('off', 'local')) AS durable
 ), given AS MATERIALIZED (
     SELECT t.*, c.now, nextval('duly.job_id') AS id,
            t.due IS NULL OR t.due <= c.now AS ready,
@@ -47,6 +49,43 @@ WITH clock AS MATERIALIZED (
          JOIN duly.kind k ON k.id = r.kind
 )
 SELECT array_agg(id ORDER BY n), (SELECT array_agg(job) FROM keys), array_agg(n::integer) FILTER (WHERE late) FROM given
+
+-- name: enqueue_one
+-- As enqueue, for one request: most transactions ask for no more, and the plan for a
+-- batch costs them half as much again. Returns the id that it was given, whether it
+-- became a job, and whether it came too late.
+WITH clock AS MATERIALIZED (
+    SELECT clock_timestamp() AS now,
+           (SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') IN ('off', 'local')) AS durable
+), given AS MATERIALIZED (
+    SELECT t.*, c.now, nextval('duly.job_id') AS id, t.due IS NULL OR t.due <= c.now AS ready, coalesce(t.deadline <= c.now, false) AS late
+    FROM clock c, (SELECT $9::timestamptz AS due, $10::timestamptz AS deadline) t
+), keys AS (
+    INSERT INTO duly.job_key (hash, body, job)
+    SELECT $1::uuid, $2::uuid, id FROM given WHERE NOT late
+    ON CONFLICT (hash) DO NOTHING
+    RETURNING job
+), jobs AS (
+    INSERT INTO duly.job (id, kind, key, subject, period, destination, payload, created_at, due_at, deadline,
+                          deadline_zone, deadline_local, trace_parent, state, waiting, emission,
+                          wake_at, promote_at, first_ready_at, origin_at, expires_at)
+    SELECT g.id, $3::smallint, $4::text, $5::text, $6::text, $7::text, $8::bytea, g.now, coalesce(g.due, g.now), g.deadline,
+           $11::text, $12::text, $13::text,
+           CASE WHEN g.ready THEN 'ready' ELSE 'scheduled' END,
+           CASE WHEN g.ready THEN NULL ELSE 'due' END,
+           CASE WHEN g.ready THEN 1 ELSE 0 END,
+           CASE WHEN g.ready THEN NULL ELSE g.due END,
+           CASE WHEN g.ready THEN NULL ELSE g.due END,
+           CASE WHEN g.ready THEN g.now END,
+           CASE WHEN g.ready THEN g.now END,
+           CASE WHEN g.ready THEN least(g.deadline, g.now + $14::interval) ELSE g.deadline END
+    FROM given g, keys
+    RETURNING id, kind, state
+), announced AS (
+    INSERT INTO duly.outbox (topic, kind, jobs, generations, emissions)
+    SELECT k.lane, j.kind, ARRAY[j.id], '{1}', '{1}' FROM jobs j JOIN duly.kind k ON k.id = j.kind WHERE j.state = 'ready'
+)
+SELECT g.id, EXISTS (SELECT FROM keys), g.late FROM given g
 
 -- name: enqueue_lookup
 -- $1 hashes of keys that are taken. Returns what they are taken by; state is that of a
