@@ -7,6 +7,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// keyedHurry is keyed and hurry in one statement.
+var keyedHurry = stmt("keyed") + ", set_config('lock_timeout', $1::text, true)"
+
 // byKeys is how a statement finds the rows of a batch: along the primary key, in order.
 const byKeys = "j.id = ANY ($1::bigint[])"
 

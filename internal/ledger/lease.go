@@ -50,8 +50,7 @@ func byRef(a, b job.Ref) int {
 func (l *Ledger) leasePlain(ctx context.Context, req machine.LeaseRequest, refs []job.Ref, kind, termsID int16) (machine.Leases, error) {
 	jobs, generations, emissions := columns(refs)
 	batch := &pgx.Batch{}
-	batch.Queue(stmt("keyed"))
-	batch.Queue(stmt("hurry"), rowPatience)
+	batch.Queue(keyedHurry, rowPatience)
 	args := []any{
 		jobs, generations, emissions, req.Worker.ID, kind, req.Kind.Policy.Limit, req.Kind.Policy.LeaseTime, termsID, req.Kind.Hash(),
 	}
@@ -59,9 +58,6 @@ func (l *Ledger) leasePlain(ctx context.Context, req machine.LeaseRequest, refs 
 	results := l.pool.SendBatch(ctx, batch)
 	var leases machine.Leases
 	_, err := results.Exec()
-	if err == nil {
-		_, err = results.Exec()
-	}
 	if err == nil {
 		leases, err = l.scanLeases(ctx, results, req)
 	}

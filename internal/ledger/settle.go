@@ -39,9 +39,6 @@ func (l *Ledger) Settle(ctx context.Context, w machine.Worker, reports []machine
 	return all, nil
 }
 
-// keyedHurry is keyed and hurry in one statement.
-var keyedHurry = stmt("keyed") + ", set_config('lock_timeout', $1::text, true)"
-
 // settleDone takes the hot path for what was delivered, and returns the indexes of
 // the reports that it left.
 func (l *Ledger) settleDone(ctx context.Context, w machine.Worker, reports []machine.Report, order []int, all []machine.Settled) (rest []int, err error) {
