@@ -14,7 +14,7 @@ import (
 // BenchmarkHot measures what one job costs in each statement of its path, a batch at a
 // time on one connection at a time: nanoseconds a job, and bytes of WAL a job.
 func BenchmarkHot(b *testing.B) {
-	for _, n := range []int{1, 50, ledger.EnqueueBatch} {
+	for _, n := range []int{1, 50, 100, 200, ledger.EnqueueBatch} {
 		b.Run(fmt.Sprintf("batch=%d", n), func(b *testing.B) { benchmarkHot(b, n) })
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/job"
@@ -82,16 +83,15 @@ func columns(refs []job.Ref) (jobs []int64, generations, emissions []int32) {
 	return jobs, generations, emissions
 }
 
-// leased is a row that lease_refs returns. Its pointers are nil in the one row that
-// comes when nothing was leased.
+// leased is a row that lease_refs returns; values, not pointers, so that a batch is read
+// into one. Its id is null in the one row that comes when nothing was leased.
 type leased struct {
-	now                                                   time.Time
-	id                                                    *int64
-	generation, emission, attempt, unclassified           *int32
-	fence                                                 *int64
-	created, origin, firstReady, due, deadline, leasedAt  *time.Time
-	flags, terms                                          *int16
-	key, subject, period, destination, zone, local, trace *string
+	now                                                   pgtype.Timestamptz
+	id, fence                                             pgtype.Int8
+	generation, emission, attempt, unclassified           pgtype.Int4
+	created, origin, firstReady, due, deadline, leasedAt  pgtype.Timestamptz
+	flags, terms                                          pgtype.Int2
+	key, subject, period, destination, zone, local, trace pgtype.Text
 	payload                                               []byte
 }
 
@@ -100,9 +100,10 @@ func (l *Ledger) scanLeases(ctx context.Context, results pgx.BatchResults, req m
 	if err != nil {
 		return machine.Leases{}, err
 	}
-	var leases machine.Leases
+	leases := machine.Leases{Grants: make([]machine.Grant, 0, len(req.Refs))}
+	var r leased
 	for rows.Next() {
-		var r leased
+		r.payload = nil // a grant's own
 		err := rows.Scan(&r.now, &r.id, &r.generation, &r.emission, &r.attempt, &r.unclassified, &r.fence, &r.created, &r.origin, &r.firstReady,
 			&r.due, &r.deadline, &r.leasedAt, &r.flags, &r.terms, &r.key, &r.subject, &r.period, &r.destination, &r.payload,
 			&r.zone, &r.local, &r.trace)
@@ -110,11 +111,11 @@ func (l *Ledger) scanLeases(ctx context.Context, results pgx.BatchResults, req m
 			rows.Close()
 			return machine.Leases{}, err
 		}
-		leases.Now = r.now
-		if r.id == nil {
+		leases.Now = r.now.Time
+		if !r.id.Valid {
 			continue
 		}
-		grant, err := l.grant(ctx, r, req)
+		grant, err := l.grant(ctx, &r, req)
 		if err != nil {
 			rows.Close()
 			return machine.Leases{}, err
@@ -124,23 +125,23 @@ func (l *Ledger) scanLeases(ctx context.Context, results pgx.BatchResults, req m
 	return leases, rows.Err()
 }
 
-func (l *Ledger) grant(ctx context.Context, r leased, req machine.LeaseRequest) (machine.Grant, error) {
-	t, err := l.termsByID(ctx, value(r.terms))
+func (l *Ledger) grant(ctx context.Context, r *leased, req machine.LeaseRequest) (machine.Grant, error) {
+	t, err := l.termsByID(ctx, r.terms.Int16)
 	if err != nil {
 		return machine.Grant{}, err
 	}
-	f := value(r.flags)
+	f := r.flags.Int16
 	return machine.Grant{
 		Row: machine.Row{
-			Job: value(r.id), Generation: value(r.generation), Kind: req.Kind, State: job.Leased,
-			Attempt: value(r.attempt), Unclassified: value(r.unclassified), Fence: value(r.fence), Emission: value(r.emission),
-			Created: value(r.created), Origin: value(r.origin), FirstReady: value(r.firstReady), Due: value(r.due), Deadline: value(r.deadline),
-			Worker: req.Worker.ID, LeasedAt: value(r.leasedAt), Limit: req.Kind.Policy.Limit,
+			Job: r.id.Int64, Generation: r.generation.Int32, Kind: req.Kind, State: job.Leased,
+			Attempt: r.attempt.Int32, Unclassified: r.unclassified.Int32, Fence: r.fence.Int64, Emission: r.emission.Int32,
+			Created: r.created.Time, Origin: r.origin.Time, FirstReady: r.firstReady.Time, Due: r.due.Time, Deadline: r.deadline.Time,
+			Worker: req.Worker.ID, LeasedAt: r.leasedAt.Time, Limit: req.Kind.Policy.Limit,
 			Fixed: true, Channel: t.channel, Promises: t.promises,
 			CancelRequested: f&flagCancel != 0, Closed: f&flagClosed != 0, Announced: f&flagAnnounced != 0,
 		},
-		Key: value(r.key), Subject: value(r.subject), Period: value(r.period), Destination: value(r.destination), Payload: r.payload,
-		DeadlineZone: value(r.zone), DeadlineLocal: value(r.local), TraceParent: value(r.trace),
+		Key: r.key.String, Subject: r.subject.String, Period: r.period.String, Destination: r.destination.String, Payload: r.payload,
+		DeadlineZone: r.zone.String, DeadlineLocal: r.local.String, TraceParent: r.trace.String,
 	}, nil
 }
 
