@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint ci demo bench generate
+.PHONY: help build test race lint ci demo bench compare generate
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ demo: ## Send a file of reminders to receivers that misbehave, and compare what 
 
 bench: ## Measure enqueue to delivered on the embedded stack
 	go run ./cmd/duly bench
+
+compare: ## Measure Duly side by side with other job queues (needs Node for some of them)
+	go -C bench run . compare
 
 generate: ## Bring generated files up to date
 	go generate ./...
