@@ -245,6 +245,9 @@ func (d *dulyContestant) Both(ctx context.Context, m *Meter, n int) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
+	if d.receiver != nil {
+		m.Aside(d.receiver.process.Process.Pid)
+	}
 	if err := m.Begin(ctx); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 )
 
@@ -24,6 +25,8 @@ type Sample struct {
 	WAL int64 `json:"wal_bytes"`
 	// Trips are round trips to the server a transaction, where they were counted.
 	Trips float64 `json:"round_trips,omitempty"`
+	// Others is the share of the machine that everything else used meanwhile.
+	Others float64 `json:"others_share"`
 	// Latency is set by measurements of latency.
 	Latency *Latency `json:"latency,omitempty"`
 	// Unable says why the contestant cannot do this; Failed what went wrong. Where one
@@ -44,14 +47,14 @@ type Meter struct {
 	// Histogram takes latencies.
 	Histogram Histogram
 
-	stack            *Stack
-	clients, servers []int
-	jobs             int
-	trips            float64
-	from             usage
-	began            time.Time
-	sample           Sample
-	done             bool
+	stack                   *Stack
+	clients, servers, aside []int
+	jobs                    int
+	trips                   float64
+	from                    usage
+	began                   time.Time
+	sample                  Sample
+	done                    bool
 }
 
 // newMeter makes a meter for so many jobs.
@@ -63,6 +66,9 @@ func (m *Meter) Client(pids ...int) { m.clients = append(m.clients, pids...) }
 
 // Server names processes, beside PostgreSQL's, that keep the contestant's jobs.
 func (m *Meter) Server(pids ...int) { m.servers = append(m.servers, pids...) }
+
+// Aside names processes that are part of the measurement and of nobody's costs.
+func (m *Meter) Aside(pids ...int) { m.aside = append(m.aside, pids...) }
 
 // Count says how many jobs the measurement had, where that is not known before.
 func (m *Meter) Count(jobs int) { m.jobs = jobs }
@@ -92,8 +98,15 @@ func (m *Meter) Done(ctx context.Context) error {
 		ClientCPU: (to.client - m.from.client).Seconds(), ServerCPU: (to.server - m.from.server).Seconds(),
 		WAL: to.wal - m.from.wal,
 	}
+	ours := (to.client - m.from.client) + (to.server - m.from.server) + (to.aside - m.from.aside)
+	m.sample.Others = share(to.machine-m.from.machine-ours, took)
 	m.done = true
 	return nil
+}
+
+// share is what a CPU time is of all that the machine has in so long.
+func share(cpu, took time.Duration) float64 {
+	return max(0, cpu.Seconds()/(took.Seconds()*float64(runtime.NumCPU())))
 }
 
 // errNotMeasured: a contestant returned without having called Begin and Done.
@@ -115,35 +128,28 @@ func (m *Meter) result() (Sample, error) {
 
 // usage is what was used up to some moment.
 type usage struct {
-	client, server time.Duration
-	wal            int64
+	client, server, aside, machine time.Duration
+	wal                            int64
 }
 
-func (m *Meter) usage(ctx context.Context) (usage, error) {
-	var u usage
-	var err error
+func (m *Meter) usage(ctx context.Context) (u usage, err error) {
 	if u.wal, err = m.stack.wal(ctx); err != nil {
 		return u, err
 	}
-	if u.server, err = cpuOfTree(m.stack.postmaster); err != nil {
+	if u.server, err = cpuOfTrees(append([]int{m.stack.postmaster}, m.servers...)); err != nil {
 		return u, err
 	}
-	for _, pid := range m.servers {
-		more, err := cpuOfTree(pid)
-		if err != nil {
-			return u, err
-		}
-		u.server += more
-	}
-	if u.client, err = cpuOfSelf(); err != nil {
+	if u.client, err = cpuOfTrees(m.clients); err != nil {
 		return u, err
 	}
-	for _, pid := range m.clients {
-		more, err := cpuOfTree(pid)
-		if err != nil {
-			return u, err
-		}
-		u.client += more
+	if u.aside, err = cpuOfTrees(m.aside); err != nil {
+		return u, err
 	}
-	return u, nil
+	self, err := cpuOfSelf()
+	if err != nil {
+		return u, err
+	}
+	u.client += self
+	u.machine, err = cpuOfMachine()
+	return u, err
 }

@@ -31,14 +31,24 @@ func cpuOfSelf() (time.Duration, error) {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano()), nil
 }
 
-// cpuOfTree is the CPU time of a process and all its children, those that ended among
+// cpuOfTrees is the CPU time of processes and all their children, those that ended among
 // them.
-func cpuOfTree(pid int) (time.Duration, error) {
+func cpuOfTrees(pids []int) (sum time.Duration, err error) {
+	if len(pids) == 0 {
+		return 0, nil
+	}
 	all, err := processes()
 	if err != nil {
 		return 0, err
 	}
-	return sumTree(all, pid)
+	for _, pid := range pids {
+		tree, err := sumTree(all, pid)
+		if err != nil {
+			return 0, err
+		}
+		sum += tree
+	}
+	return sum, nil
 }
 
 // sumTree adds up the tree below the process.
@@ -86,6 +96,35 @@ func processes() ([]process, error) {
 		all = append(all, p)
 	}
 	return all, nil
+}
+
+// cpuOfMachine is the time that all processors of this machine were busy, or taken away
+// by the machine that it runs on.
+func cpuOfMachine() (time.Duration, error) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, fmt.Errorf("reading the machine's CPU time: %w", err)
+	}
+	return parseMachine(text)
+}
+
+// parseMachine reads the first line of /proc/stat.
+func parseMachine(text []byte) (time.Duration, error) {
+	line, _, _ := bytes.Cut(text, []byte("\n"))
+	fields := bytes.Fields(line)
+	const user, nice, system, irq, softirq, steal = 1, 2, 3, 6, 7, 8
+	if len(fields) <= steal || string(fields[0]) != "cpu" {
+		return 0, errStat
+	}
+	var sum time.Duration
+	for _, at := range []int{user, nice, system, irq, softirq, steal} {
+		n, err := strconv.ParseInt(string(fields[at]), 10, 64)
+		if err != nil {
+			return 0, errors.Join(errStat, err)
+		}
+		sum += time.Duration(n) * tick
+	}
+	return sum, nil
 }
 
 // parent returns the parent of a process.

@@ -18,6 +18,17 @@ func TestStatIsReadAsTheKernelWritesIt(t *testing.T) {
 	}
 }
 
+func TestMachineIsBusyWithWhatIsNotIdleness(t *testing.T) {
+	t.Parallel()
+	busy, err := parseMachine([]byte("cpu  100 10 200 5000 70 3 4 5 1000 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n"))
+	require.NoError(t, err)
+	require.Equal(t, 3220*time.Millisecond, busy)
+	for _, broken := range []string{"", "cpu 1 2 3", "cpu0 1 2 3 4 5 6 7 8 9", "cpu 1 x 3 4 5 6 7 8 9"} {
+		_, err := parseMachine([]byte(broken))
+		require.ErrorIs(t, err, errStat, broken)
+	}
+}
+
 func TestTreesAreAddedUpWithThoseThatEnded(t *testing.T) {
 	t.Parallel()
 	all := []process{

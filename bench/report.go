@@ -23,6 +23,10 @@ type Report struct {
 	Cells       []Cell        `json:"summary"`
 	Targets     []Verdict     `json:"targets"`
 	Samples     []Sample      `json:"samples"`
+	// Repeated is how many turns were made again because others disturbed them, Disturbed
+	// how many measurements count although they were.
+	Repeated  int `json:"repeated_turns"`
+	Disturbed int `json:"disturbed_measurements"`
 }
 
 // Participant describes a contestant.
@@ -63,7 +67,12 @@ type Cell struct {
 func (r *runner) report(ctx context.Context, server []Setting) Report {
 	report := Report{
 		At: time.Now().UTC().Truncate(time.Second), Commit: commit(ctx), Machine: machineOf(r.stack.postgres.Version()), Server: server,
-		Plan: r.plan, Samples: r.samples,
+		Plan: r.plan, Samples: r.samples, Repeated: r.repeated,
+	}
+	for _, s := range r.samples {
+		if s.Others > calmBelow {
+			report.Disturbed++
+		}
 	}
 	for _, s := range r.seats {
 		report.Contestants = append(report.Contestants, Participant{

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 	"time"
 )
@@ -99,7 +100,9 @@ type runner struct {
 	stack   *Stack
 	seats   []*seat
 	samples []Sample
-	out     io.Writer
+	// repeated counts turns that were made again because others disturbed them.
+	repeated int
+	out      io.Writer
 }
 
 // invite makes and prepares the contestants. It is an error if nobody fits the plan.
@@ -138,18 +141,42 @@ func (r *runner) run(ctx context.Context) error {
 	return nil
 }
 
-// turn lets a contestant do the measurements of one turn. Only the end of ctx is an error;
-// what goes wrong with the contestant is in its samples.
+// turn lets a contestant do the measurements of one turn; where others disturbed it, it
+// does them again. Only the end of ctx is an error; what goes wrong with the contestant is
+// in its samples.
 func (r *runner) turn(ctx context.Context, s *seat, turn []measure, round int) error {
+	for try := 1; ; try++ {
+		samples, err := r.try(ctx, s, turn, round)
+		if err != nil {
+			return err
+		}
+		disturbed := slices.ContainsFunc(samples, func(s Sample) bool { return s.Others > calmBelow })
+		if !disturbed || try == maxTries {
+			r.samples = append(r.samples, samples...)
+			return nil
+		}
+		r.repeated++
+	}
+}
+
+// maxTries is how often a turn is tried before a disturbed one counts.
+const maxTries = 3
+
+// try does the measurements of a turn once.
+func (r *runner) try(ctx context.Context, s *seat, turn []measure, round int) (samples []Sample, err error) {
 	opened := s.contestant.Open(ctx, r.stack)
+	defer func() {
+		if e := s.contestant.Close(context.WithoutCancel(ctx)); e != nil {
+			err = errors.Join(err, fmt.Errorf("closing %s: %w", s.key, e))
+		}
+	}()
 	for _, m := range turn {
 		sample, err := Sample{}, opened
 		if err == nil {
 			sample, err = r.measure(ctx, s.contestant, m)
 		}
 		if ctx.Err() != nil {
-			err = errors.Join(context.Cause(ctx), s.contestant.Close(context.WithoutCancel(ctx)))
-			return err
+			return nil, context.Cause(ctx)
 		}
 		if why, ok := unableReason(err); ok {
 			sample = Sample{Unable: why}
@@ -157,13 +184,10 @@ func (r *runner) turn(ctx context.Context, s *seat, turn []measure, round int) e
 			sample = Sample{Failed: err.Error()}
 		}
 		sample.Contestant, sample.Measure, sample.Round = s.key, m.name, round
-		r.samples = append(r.samples, sample)
+		samples = append(samples, sample)
 		r.print(m, sample)
 	}
-	if err := s.contestant.Close(context.WithoutCancel(ctx)); err != nil {
-		return fmt.Errorf("closing %s: %w", s.key, err)
-	}
-	return nil
+	return samples, nil
 }
 
 // measure makes one measurement from an equal start.
@@ -195,6 +219,9 @@ func (r *runner) print(m measure, s Sample) {
 	}
 	if l := s.Latency; l != nil {
 		line += fmt.Sprintf("  p50 %.1f p99 %.1f p99.9 %.1f ms", l.P50, l.P99, l.P999)
+	}
+	if s.Others > calmBelow {
+		line += fmt.Sprintf("  disturbed: others used %.0f %% of the machine", 100*s.Others)
 	}
 	fmt.Fprintln(r.out, line)
 }

@@ -110,6 +110,32 @@ func (s *Stack) settle(ctx context.Context) error {
 	}
 	runtime.GC()
 	debug.FreeOSMemory()
+	return calm(ctx)
+}
+
+const (
+	// calmBelow is the share of the machine that others may use.
+	calmBelow = 0.1
+	// calmLook is how long is looked, calmPatience how long is waited, for calm.
+	calmLook, calmPatience = 250 * time.Millisecond, time.Minute
+)
+
+// calm waits until others leave the machine alone, or patience is over: what was measured
+// then says so.
+func calm(ctx context.Context) error {
+	for until := time.Now().Add(calmPatience); time.Now().Before(until); {
+		before, err := cpuOfMachine()
+		if err != nil {
+			return err
+		}
+		if err := waitFor(ctx, calmLook); err != nil {
+			return err
+		}
+		after, err := cpuOfMachine()
+		if err != nil || share(after-before, calmLook) < calmBelow {
+			return err
+		}
+	}
 	return nil
 }
 
