@@ -25,14 +25,14 @@ type asynqTuning struct {
 	// producers enqueue one task each at once: there is no bulk enqueue.
 	producers int
 	// servers take tasks from the queue, each one after the other, and have so many
-	// handlers each. Where throughput is not measured there is one.
-	servers, handlers int
+	// handlers each. Where throughput is not measured there are few.
+	servers, few, handlers int
 	// check is how often a server that found nothing looks again.
 	check time.Duration
 }
 
 // asynqBest is what gave the most; see docs/performance.md.
-var asynqBest = asynqTuning{producers: 512, servers: 32, handlers: 32, check: 5 * time.Millisecond}
+var asynqBest = asynqTuning{producers: 256, servers: 64, few: 4, handlers: 16, check: time.Millisecond}
 
 // asynqPeer is asynq in this process, on a Redis server of its own.
 type asynqPeer struct {
@@ -64,7 +64,7 @@ func (a *asynqPeer) Settings() []Setting {
 		{"Redis", "appendonly yes, appendfsync always, save \"\": every answer follows an fsync of what it tells"},
 		{"bulk", fmt.Sprintf("Enqueue from %d goroutines at once: it has no bulk enqueue", t.producers)},
 		{"throughput", fmt.Sprintf("%d servers in one process with Concurrency %d each: a server takes one task after the other", t.servers, t.handlers)},
-		{"latency and idle", fmt.Sprintf("one server with Concurrency %d", t.handlers)},
+		{"latency and idle", fmt.Sprintf("%d servers with Concurrency %d each", t.few, t.handlers)},
 		{"TaskCheckInterval", fmt.Sprintf("%s instead of 1s, which is how often a server looks that found nothing", t.check)},
 		{"done", "Redis has answered the script that deletes the task; afterwards the queue is asked whether all were processed"},
 		{"unequal", "a task is not enqueued in a transaction with the producer's data, which is elsewhere: single enqueues are one round trip; a task that is done is deleted; the log that Redis writes is not in the WAL"},
@@ -244,7 +244,7 @@ func (a *asynqPeer) Latency(ctx context.Context, m *Meter, rate int, d time.Dura
 			watches.stop(i)
 		}
 	}
-	if err := a.start(1, stop); err != nil {
+	if err := a.start(a.tuning.few, stop); err != nil {
 		return err
 	}
 	if err := waitFor(ctx, warmUp); err != nil {
@@ -266,9 +266,9 @@ func (a *asynqPeer) Latency(ctx context.Context, m *Meter, rate int, d time.Dura
 	return a.finish(ctx, m, watches.tally, n)
 }
 
-// Idle runs a server without a task.
+// Idle runs servers without a task.
 func (a *asynqPeer) Idle(ctx context.Context, m *Meter, d time.Duration) error {
-	if err := a.start(1, func(string) {}); err != nil {
+	if err := a.start(a.tuning.few, func(string) {}); err != nil {
 		return err
 	}
 	m.Server(a.redis.pid())
@@ -351,13 +351,22 @@ func startRedis(ctx context.Context, program, dir string) (r *redisServer, err e
 	client := r.client(1)
 	defer client.Close()
 	for {
-		if err = client.Ping(ctx).Err(); err == nil {
-			return r, nil
+		var told map[string]string
+		if told, err = client.ConfigGet(ctx, "append*").Result(); err == nil {
+			return r, alwaysSynced(told)
 		}
 		if e := waitFor(ctx, 10*time.Millisecond); e != nil {
 			return r, errors.Join(err, e)
 		}
 	}
+}
+
+// alwaysSynced refuses a Redis that acknowledges what it can lose.
+func alwaysSynced(settings map[string]string) error {
+	if settings["appendonly"] != "yes" || settings["appendfsync"] != "always" {
+		return fmt.Errorf("appendonly is %q and appendfsync %q: no figure is worth anything without yes and always", settings["appendonly"], settings["appendfsync"])
+	}
+	return nil
 }
 
 // freePort is one that nobody listens on.

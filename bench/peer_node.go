@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -98,19 +99,27 @@ func startNode(script string, done *tally) (*nodeChild, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &nodeChild{command: exec.Command(program, script), done: done, ended: make(chan struct{}), calls: make(map[int]chan nodeLine)}
-	c.command.Dir, c.command.Stderr = nodeFolder, os.Stderr
-	if c.input, err = c.command.StdinPipe(); err != nil {
+	command := exec.Command(program, script)
+	command.Dir = nodeFolder
+	return startChild(command, done)
+}
+
+// startChild starts a process that speaks as nodeChild says.
+func startChild(command *exec.Cmd, done *tally) (*nodeChild, error) {
+	c := &nodeChild{command: command, done: done, ended: make(chan struct{}), calls: make(map[int]chan nodeLine)}
+	command.Stderr = os.Stderr
+	var err error
+	if c.input, err = command.StdinPipe(); err != nil {
 		return nil, err
 	}
-	output, err := c.command.StdoutPipe()
+	output, err := command.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
-	if err := c.command.Start(); err != nil {
-		return nil, fmt.Errorf("starting Node.js: %w", err)
+	if err := command.Start(); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", command.Path, err)
 	}
-	c.pid = c.command.Process.Pid
+	c.pid = command.Process.Pid
 	go c.listen(output)
 	return c, nil
 }
@@ -126,7 +135,7 @@ func (c *nodeChild) listen(output io.Reader) {
 		}
 		var line nodeLine
 		if err := json.Unmarshal(text, &line); err != nil {
-			fmt.Fprintf(os.Stderr, "%s: %s", c.command.Args[1], text) // a library printed it
+			fmt.Fprintf(os.Stderr, "%s: %s", c.command, text) // a library printed it
 			continue
 		}
 		if line.Event == "done" {
@@ -197,18 +206,25 @@ type nodeTuning struct {
 	producers, batch int
 	// pool bounds the connections of a process's worker.
 	pool int
-	// throughput and quiet are the library's own settings of its workers, where throughput
-	// is measured and elsewhere.
+	// throughput are the library's own settings of its workers; quiet are others over them
+	// where throughput is not measured.
 	throughput, quiet map[string]any
 }
 
-// worker says what the library's settings are where throughput is measured.
-func (t nodeTuning) worker() string {
-	text, err := json.Marshal(t.throughput)
+// still are the settings where throughput is not measured.
+func (t nodeTuning) still() map[string]any {
+	settings := maps.Clone(t.throughput)
+	maps.Copy(settings, t.quiet)
+	return settings
+}
+
+// text shows settings.
+func (nodeTuning) text(settings map[string]any) string {
+	text, err := json.Marshal(settings)
 	if err != nil {
 		return err.Error()
 	}
-	return fmt.Sprintf("%s, a pool of %d connections", strings.NewReplacer(`"`, "", ":", ": ", ",", ", ").Replace(string(text)), t.pool)
+	return strings.Trim(strings.NewReplacer(`"`, "", ":", ": ", ",", ", ").Replace(string(text)), "{}")
 }
 
 // nodeWarmUp is how many jobs are inserted, analysed and worked before anything is
@@ -449,7 +465,7 @@ func (p *nodePeer) Latency(ctx context.Context, m *Meter, rate int, d time.Durat
 	if err := p.alone(); err != nil {
 		return err
 	}
-	if err := p.work(ctx, p.tuning.quiet); err != nil {
+	if err := p.work(ctx, p.tuning.still()); err != nil {
 		return err
 	}
 	if err := waitFor(ctx, warmUp); err != nil {
@@ -478,7 +494,7 @@ func (p *nodePeer) Idle(ctx context.Context, m *Meter, d time.Duration) error {
 	if err := p.alone(); err != nil {
 		return err
 	}
-	if err := p.work(ctx, p.tuning.quiet); err != nil {
+	if err := p.work(ctx, p.tuning.still()); err != nil {
 		return err
 	}
 	p.measure(m)

@@ -5,15 +5,10 @@ import "fmt"
 // pgBossBest is what gave the most; see docs/performance.md.
 var pgBossBest = nodeTuning{
 	processes: 1, producers: 2, batch: 2000, pool: 10,
-	throughput: pgBossSettings("bench"),
-	quiet:      pgBossSettings("bench-notified"),
-}
-
-// pgBossSettings are pg-boss's own, of a worker of the queue.
-func pgBossSettings(queue string) map[string]any {
-	return map[string]any{
-		"queue": queue, "batchSize": 2000, "localConcurrency": 2, "burstWhenBatchFull": true, "pollingIntervalSeconds": 0.5,
-	}
+	throughput: map[string]any{
+		"queue": "bench", "batchSize": 2000, "localConcurrency": 2, "burstWhenBatchFull": true, "pollingIntervalSeconds": 0.5,
+	},
+	quiet: map[string]any{"queue": "bench-notified", "batchSize": 100, "localConcurrency": 1},
 }
 
 func newPgBoss(l Load) Contestant {
@@ -22,8 +17,8 @@ func newPgBoss(l Load) Contestant {
 		settings: func(t nodeTuning) []Setting {
 			return []Setting{
 				{"bulk", fmt.Sprintf("insert, %d jobs a statement, %d producers", t.batch, t.producers)},
-				{"worker", t.worker()},
-				{"latency and idle", "the same worker on a queue with notify, and useListenNotify: without them jobs wait for the next poll; the other measurements have a queue without, which is faster there"},
+				{"throughput", "work with " + t.text(t.throughput)},
+				{"latency and idle", "the same, with " + t.text(t.quiet) + ": a queue with notify, and useListenNotify, since jobs wait for the next poll without; the other measurements have a queue without, which is faster there"},
 				{"done", "the UPDATE that completes a batch of jobs has returned, watched at its driver; afterwards its table is asked whether all are completed"},
 				{"unequal", "a handler takes a batch of jobs, which are completed or failed together; there is no history beside the row"},
 			}
