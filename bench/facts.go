@@ -73,22 +73,8 @@ func report(p *app.Process, folder string, text part, figures any) error {
 
 // count writes a number as people do.
 func count(n int) string {
-	switch {
-	case n >= 1_000_000 && n%1_000_000 == 0:
+	if n >= 1_000_000 && n%1_000_000 == 0 {
 		return strconv.Itoa(n/1_000_000) + " million"
-	case n >= 1_000:
-		return thousands(n)
 	}
-	return strconv.Itoa(n)
-}
-
-// thousands separates groups of three digits.
-func thousands(n int) string {
-	if n < 0 {
-		return "-" + thousands(-n)
-	}
-	if n < 1000 {
-		return strconv.Itoa(n)
-	}
-	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
+	return grouped(int64(n))
 }

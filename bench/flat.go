@@ -20,7 +20,7 @@ import (
 // flatCommand is what `go run . flat` takes.
 type flatCommand struct {
 	Rounds       int           `help:"How many rounds; medians are over them." default:"3"`
-	Jobs         int           `help:"How many jobs a bulk measurement has." default:"100000"`
+	Jobs         int           `help:"How many jobs a bulk measurement has." default:"300000"`
 	Latency      time.Duration `help:"How long latency is measured." default:"10s"`
 	History      int           `help:"How many finished jobs stand in the ledger." default:"10000000"`
 	Days         int           `help:"Over how many days they are spread." default:"20"`
@@ -152,8 +152,8 @@ func (f *flatRun) run(ctx context.Context) error {
 	return nil
 }
 
-// flatTuning is the throughput's, in batches of which statements are to be fast.
-var flatTuning = dulyTuning{producers: 2, batch: 500, slots: 2000, pack: 500}
+// flatTuning is the throughput's, with as many jobs a transaction as one statement takes.
+var flatTuning = dulyTuning{producers: 2, batch: 400, slots: 2000, pack: 500}
 
 // interleaved measures under one condition after the other, and again, round by round.
 func (f *flatRun) interleaved(ctx context.Context) error {
@@ -227,14 +227,15 @@ type flatFigure struct {
 	run         func(ctx context.Context, g *ground, m *Meter) error
 }
 
-// measured are they, in order: a drain works what its insert left.
+// measured are they, in order: a drain works what its insert left, and latency is measured
+// while no lease is young enough that the sweep of leases has yet to look at it.
 func (f *flatRun) measured() []flatFigure {
 	n := f.command.Jobs
 	return []flatFigure{
+		{"latency-500", "latency at 500/s, with defaults", func(ctx context.Context, g *ground, m *Meter) error { return g.Latency(ctx, m, 500, f.command.Latency) }},
 		{"insert", "bulk insert, nothing works", func(ctx context.Context, g *ground, m *Meter) error { return g.Insert(ctx, m, n) }},
 		{"drain", "work what was inserted", func(ctx context.Context, g *ground, m *Meter) error { return g.Drain(ctx, m, n) }},
 		{"both", "insert and work at once", func(ctx context.Context, g *ground, m *Meter) error { return g.Both(ctx, m, n) }},
-		{"latency-500", "latency at 500/s, with defaults", func(ctx context.Context, g *ground, m *Meter) error { return g.Latency(ctx, m, 500, f.command.Latency) }},
 	}
 }
 
@@ -281,7 +282,7 @@ func (f *flatRun) statements(ctx context.Context, g *ground, key string) error {
 const loopsRun = 12 * time.Second
 
 func (f *flatRun) statementsOf(ctx context.Context, g *ground) (statementsOfGround, error) {
-	s := statementsOfGround{Jobs: f.command.Jobs}
+	s := statementsOfGround{}
 	w, err := watchStatements(ctx, f.stack, g.database)
 	if err != nil {
 		return s, err
@@ -290,11 +291,9 @@ func (f *flatRun) statementsOf(ctx context.Context, g *ground) (statementsOfGrou
 	if err != nil {
 		return s, err
 	}
-	laps, err := g.counted(ctx, f.command.Jobs)
-	if err != nil {
+	if s.Lap, err = g.counted(ctx, f.command.Jobs); err != nil {
 		return s, err
 	}
-	s.Lap = laps
 	after, err := g.scans(ctx)
 	if err != nil {
 		return s, err
@@ -304,7 +303,12 @@ func (f *flatRun) statementsOf(ctx context.Context, g *ground) (statementsOfGrou
 	return s, err
 }
 
-// counted works n jobs and lets the loops run on for a while.
+// pace is how many batches a second come while statements are counted: so few that a
+// statement does not wait for a processor that another one has.
+const pace = 10
+
+// counted works about n jobs, which come one batch at a time, and lets the loops run on for
+// a while.
 func (g *ground) counted(ctx context.Context, n int) (Sample, error) {
 	if err := errors.Join(g.stack.settle(ctx), g.next(ctx)); err != nil {
 		return Sample{}, err
@@ -313,14 +317,19 @@ func (g *ground) counted(ctx context.Context, n int) (Sample, error) {
 	if err != nil {
 		return Sample{}, err
 	}
-	m := newMeter(g.stack, n)
+	m := newMeter(g.stack, 0)
 	if err := m.Begin(ctx); err != nil {
 		return Sample{}, err
 	}
-	if err := g.insert(ctx, n); err != nil {
-		return Sample{}, err
+	first := g.turn
+	for range n / g.tuning.batch {
+		g.turn++ // keys of their own
+		if err := errors.Join(g.insert(ctx, g.tuning.batch), waitFor(ctx, time.Second/pace)); err != nil {
+			return Sample{}, err
+		}
 	}
-	if err := g.running.wait(ctx, done, n); err != nil {
+	m.Count((g.turn - first) * g.tuning.batch)
+	if err := g.running.wait(ctx, done, m.jobs); err != nil {
 		return Sample{}, err
 	}
 	if err := errors.Join(m.Done(ctx), waitFor(ctx, loopsRun), g.halt()); err != nil {

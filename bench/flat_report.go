@@ -40,7 +40,6 @@ type heldFigures struct {
 // statementsOfGround are the statements of Jobs jobs in a ground.
 type statementsOfGround struct {
 	Ground     string      `json:"ground"`
-	Jobs       int         `json:"jobs"`
 	Lap        Sample      `json:"lap"`
 	Statements []statement `json:"statements"`
 	Scans      []scan      `json:"sequential_scans"`
@@ -116,7 +115,7 @@ func (f flatFigures) conditions(b *strings.Builder) {
 		for _, c := range f.Conditions {
 			s := f.of(c.Key, m.name)
 			r := ratio(s, empty, Sample.Rate)
-			fmt.Fprintf(b, "| %s | %s | %.2f | %.1f | %.1f | %.0f | %s |\n", c.Title, thousands(int(medianOf(s, Sample.Rate))), r,
+			fmt.Fprintf(b, "| %s | %s | %.2f | %.1f | %.1f | %.0f | %s |\n", c.Title, grouped(int64(medianOf(s, Sample.Rate))), r,
 				medianOf(s, clientMicros), medianOf(s, serverMicros), medianOf(s, walBytes), verdict(r >= flatTarget))
 		}
 	}
@@ -149,7 +148,7 @@ func quarter(laps []Sample, n int) float64 {
 func quarters(laps []Sample) string {
 	var all []string
 	for n := range 4 {
-		all = append(all, thousands(int(quarter(laps, n))))
+		all = append(all, grouped(int64(quarter(laps, n))))
 	}
 	return strings.Join(all, ", ") + " jobs/s by quarter"
 }
@@ -163,7 +162,7 @@ func (f flatFigures) keys(b *strings.Builder) {
 		count(len(f.Keys)*f.Keys[0].Jobs), count(f.Keys[0].Jobs))
 	for n := range 4 {
 		laps := f.Keys[n*len(f.Keys)/4 : (n+1)*len(f.Keys)/4]
-		fmt.Fprintf(b, "| %d | %s | %.2f | %.1f | %.1f | %.0f |\n", n+1, thousands(int(quarter(f.Keys, n))), quarter(f.Keys, n)/quarter(f.Keys, 0),
+		fmt.Fprintf(b, "| %d | %s | %.2f | %.1f | %.1f | %.0f |\n", n+1, grouped(int64(quarter(f.Keys, n))), quarter(f.Keys, n)/quarter(f.Keys, 0),
 			medianOf(laps, clientMicros), medianOf(laps, serverMicros), medianOf(laps, walBytes))
 	}
 	fmt.Fprintf(b, "\nTarget: the last at least %.2f of the first: %s.\n", keysTarget, verdict(quarter(f.Keys, 3) >= keysTarget*quarter(f.Keys, 0)))
@@ -180,8 +179,8 @@ func (f flatFigures) held(b *strings.Builder) {
 		with.Held, count(with.Laps[0].Jobs))
 	for i, title := range []string{"none open", "one open all the time"} {
 		h := f.Held[i]
-		fmt.Fprintf(b, "| %s | %s | %s | %s | %.1f | %.1f | %.1f |\n", title, thousands(int(quarter(h.Laps, 0))), thousands(int(quarter(h.Laps, 3))),
-			thousands(int(medianOf(h.Laps, Sample.Rate))), medianOf(h.Laps, serverMicros), h.Latency.Latency.P50, h.Latency.Latency.P99)
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %.1f | %.1f | %.1f |\n", title, grouped(int64(quarter(h.Laps, 0))), grouped(int64(quarter(h.Laps, 3))),
+			grouped(int64(medianOf(h.Laps, Sample.Rate))), medianOf(h.Laps, serverMicros), h.Latency.Latency.P50, h.Latency.Latency.P99)
 	}
 	r := quarter(with.Laps, 3) / quarter(f.Held[0].Laps, 3)
 	fmt.Fprintf(b, "\nLast quarter with it against without: %.2f; target %.2f: %s. The job that it had enqueued was delivered %.0f ms after its commit.\n", r, heldTarget, verdict(r >= heldTarget), with.Afterwards)
@@ -200,27 +199,28 @@ func (f flatFigures) statements(b *strings.Builder) {
 	for _, s := range f.Statements[0].Statements {
 		small[s.Name] = s
 	}
-	fmt.Fprintf(b, "\nStatements of %s jobs in batches of %d, from `pg_stat_statements`, on the ledger with history, and their means on the empty one. The server keeps no medians: the one shown is of the means of each second.\n\n"+
-		"| statement | calls | a call | mean ms | median ms | mean ms, empty | ms for 500 | WAL B/job |\n|---|---|---|---|---|---|---|---|\n", count(large.Jobs), flatTuning.batch)
+	fmt.Fprintf(b, "\nStatements of %s jobs, which come in batches of %d, %d a second, from `pg_stat_statements`: on the ledger with history, and their means on the empty one. "+
+		"The server keeps no medians: the one shown is of the means of each second.\n\n"+
+		"| statement | calls | a call | mean ms | median ms | mean ms, empty | ms for 500 | WAL B/job |\n|---|---|---|---|---|---|---|---|\n", count(large.Lap.Jobs), flatTuning.batch, pace)
 	for _, s := range large.Statements {
 		if s.Millis < 1 {
 			continue
 		}
-		each, per500 := s.each(large.Jobs)
+		each, per500 := s.each(large.Lap.Jobs)
 		shown := "–"
 		if per500 > 0 {
 			shown = fmt.Sprintf("%.2f, %s", per500, verdict(per500 <= statementMax))
 		}
-		fmt.Fprintf(b, "| `%s` | %s | %s | %.3f | %.3f | %.3f | %s | %.0f |\n", s.Name, thousands(int(s.Calls)), each, s.Mean(), s.Median, small[s.Name].Mean(), shown, float64(s.WAL)/float64(large.Jobs))
+		fmt.Fprintf(b, "| `%s` | %s | %s | %.3f | %.3f | %.3f | %s | %.0f |\n", s.Name, grouped(int64(s.Calls)), each, s.Mean(), s.Median, small[s.Name].Mean(), shown, float64(s.WAL)/float64(large.Lap.Jobs))
 	}
 	var whole []string
 	for _, s := range large.Scans {
 		if s.Pages >= bigTable {
-			whole = append(whole, fmt.Sprintf("`%s` (%s pages, %d times, %s rows)", s.Table, thousands(int(s.Pages)), s.Scans, thousands(int(s.Rows))))
+			whole = append(whole, fmt.Sprintf("`%s` (%s pages, %d times, %s rows)", s.Table, grouped(int64(s.Pages)), s.Scans, grouped(int64(s.Rows))))
 		}
 	}
 	if len(whole) == 0 {
-		fmt.Fprintf(b, "\nMeanwhile, and for %s after it, all loops ran: no table of %s pages or more was read sequentially.\n", loopsRun, thousands(bigTable))
+		fmt.Fprintf(b, "\nMeanwhile, and for %s after it, all loops ran: no table of %s pages or more was read sequentially.\n", loopsRun, grouped(bigTable))
 		return
 	}
 	fmt.Fprintf(b, "\n**Read sequentially**, though large: %s.\n", strings.Join(whole, ", "))

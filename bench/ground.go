@@ -11,6 +11,7 @@ import (
 	"duly.dev/duly/internal/app"
 	"duly.dev/duly/internal/devstack"
 	"duly.dev/duly/internal/ledger"
+	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/duly"
 	"duly.dev/duly/pkg/job"
 )
@@ -72,7 +73,38 @@ func (g *ground) open(ctx context.Context) (err error) {
 		return err
 	}
 	g.client = duly.NewClient(g.pool.Pool)
-	return ledger.New(g.pool.Pool).SyncKinds(ctx, g.config.Kinds())
+	if err := ledger.New(g.pool.Pool).SyncKinds(ctx, g.config.Kinds()); err != nil {
+		return err
+	}
+	return g.sweep(ctx)
+}
+
+// sweep does at once what the sweeps of leases would do within minutes, about workers that
+// a measurement has ended and about leases whose time is over, so that they do not do it
+// in the middle of the next.
+func (g *ground) sweep(ctx context.Context) error {
+	const page = 1000
+	l := ledger.New(g.pool.Pool)
+	ended, err := l.Undrained(ctx)
+	if err != nil {
+		return err
+	}
+	for _, id := range ended {
+		for s := (machine.LeaseSweep{More: true}); s.More; {
+			if s, err = l.EndLeasesOf(ctx, id, s.Next, page); err != nil {
+				return err
+			}
+		}
+		if err := l.Drained(ctx, id); err != nil {
+			return err
+		}
+	}
+	for s := (machine.LeaseSweep{More: true}); s.More; {
+		if s, err = l.EndOverrun(ctx, page); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // halt ends the loops.
@@ -97,6 +129,9 @@ func (g *ground) take(ctx context.Context, name string, jobs int, run func(ctx c
 	}
 	m := newMeter(g.stack, jobs)
 	err := errors.Join(run(ctx, m), g.halt())
+	if err == nil {
+		err = g.sweep(ctx)
+	}
 	if err != nil {
 		return Sample{}, fmt.Errorf("%s, %s: %w", g.database, name, err)
 	}
@@ -206,7 +241,10 @@ func (g *ground) laps(ctx context.Context, size int, more func(laps int) bool) (
 		all = append(all, s)
 		g.turn++
 	}
-	return all, errors.Join(g.halt(), g.check(ctx, size*len(all)))
+	if err := errors.Join(g.halt(), g.check(ctx, size*len(all))); err != nil {
+		return nil, err
+	}
+	return all, g.sweep(ctx)
 }
 
 // stand enqueues n jobs that nobody works, due when the function says; those that are due

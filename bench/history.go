@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -59,11 +60,17 @@ func (g *ground) grow(ctx context.Context, n, days, sample int) (grown, error) {
 		return h, err
 	}
 	blocks := n/h.Sample - 1
-	if err := errors.Join(c.partitions(ctx, days), c.copies(ctx, blocks, days), c.close(ctx, blocks)); err != nil {
-		return h, fmt.Errorf("copying the sample: %w", err)
-	}
-	if err := errors.Join(g.catchUp(ctx), g.tidy(ctx)); err != nil {
-		return h, err
+	for _, step := range []func() error{
+		func() error { return c.partitions(ctx, days) },
+		func() error { return c.dense(ctx) },
+		func() error { return c.copies(ctx, blocks, days) },
+		func() error { return c.close(ctx, blocks) },
+		func() error { return g.catchUp(ctx) },
+		func() error { return g.tidy(ctx) },
+	} {
+		if err := step(); err != nil {
+			return h, fmt.Errorf("copying the sample: %w", err)
+		}
 	}
 	h.Checked, h.Disagreements, err = g.checkSome(ctx, c.last+1, historyChecked)
 	if err == nil {
@@ -82,14 +89,7 @@ func (g *ground) catchUp(ctx context.Context) error {
 			return err
 		}
 	}
-	for more := true; more; {
-		done, err := l.EndOverrun(ctx, 10_000)
-		if err != nil {
-			return err
-		}
-		more = done.More
-	}
-	return nil
+	return g.sweep(ctx)
 }
 
 // checkSome checks n jobs behind first, taken at random, one by one.
@@ -122,6 +122,8 @@ type copier struct {
 	tables []copied
 	// first and last are the sample's jobs.
 	first, last int64
+	// fillfactor is the job table's own.
+	fillfactor int
 }
 
 // copied is a table of the ledger that tells of jobs.
@@ -146,6 +148,10 @@ func newCopier(ctx context.Context, g *ground, first int64) (*copier, error) {
 	c := &copier{g: g, first: first}
 	if err := g.pool.QueryRow(ctx, "select last_value from duly.job_id").Scan(&c.last); err != nil {
 		return nil, fmt.Errorf("asking for the sample: %w", err)
+	}
+	if err := g.pool.QueryRow(ctx, `select option_value::int from pg_class, pg_options_to_table(reloptions)
+		where oid = 'duly.job'::regclass and option_name = 'fillfactor'`).Scan(&c.fillfactor); err != nil {
+		return nil, fmt.Errorf("asking for the fillfactor: %w", err)
 	}
 	rows, err := g.pool.Query(ctx, `select c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attidentity <> '' or a.attgenerated <> ''
 		from pg_attribute a join pg_class c on c.oid = a.attrelid
@@ -273,6 +279,26 @@ func (c *copier) partitions(ctx context.Context, days int) error {
 	return nil
 }
 
+// dense makes copies lie as many on a page as the sample's rows do. A row grows between its
+// insert and its end, by which its page is as full as it gets; copies are inserted as they
+// are in the end.
+func (c *copier) dense(ctx context.Context) error {
+	var rows, bytes float64
+	err := c.g.pool.QueryRow(ctx, `select count(*)::float8 / count(distinct (ctid::text::point)[0]), avg((pg_column_size(j.*) + 7) / 8 * 8 + 4)::float8
+		from duly.job j where id between $1 and $2`, c.first, c.last).Scan(&rows, &bytes)
+	if err != nil {
+		return fmt.Errorf("asking how the sample lies: %w", err)
+	}
+	_, err = c.g.pool.Exec(ctx, fmt.Sprintf("alter table duly.job set (fillfactor = %d)", fillfactor(rows, bytes)))
+	return err
+}
+
+// fillfactor is how full a page is with so many rows of so many bytes.
+func fillfactor(rows, bytes float64) int {
+	const page = 8192 - 24
+	return min(max(10, int(math.Ceil(100*rows*bytes/page))), 100)
+}
+
 // copies copies the sample so many times, the oldest copy first.
 func (c *copier) copies(ctx context.Context, blocks, days int) error {
 	stride := c.last - c.first + 1
@@ -294,7 +320,8 @@ func earlier(block, blocks, days int) time.Duration {
 
 // close lets new jobs be numbered behind the copies, and drops what was set aside.
 func (c *copier) close(ctx context.Context, blocks int) error {
-	_, err := c.g.pool.Exec(ctx, fmt.Sprintf("select setval('duly.job_id', %d)", c.last+int64(blocks)*(c.last-c.first+1)))
+	_, err := c.g.pool.Exec(ctx, fmt.Sprintf("select setval('duly.job_id', %d); alter table duly.job set (fillfactor = %d)",
+		c.last+int64(blocks)*(c.last-c.first+1), c.fillfactor))
 	for _, t := range c.tables {
 		_, dropped := c.g.pool.Exec(ctx, "drop table public.sample_"+t.name)
 		err = errors.Join(err, dropped)

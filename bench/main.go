@@ -17,7 +17,8 @@ import (
 // grammar are the commands; without one, the contestants are compared.
 type grammar struct {
 	Compare compareCommand `cmd:"" default:"withargs" help:"Measure all contestants side by side."`
-	Flat    flatCommand    `cmd:"" help:"Measure whether Duly is as fast on a ledger that is large, deep or held back as on an empty one."`
+	atSize
+
 	Receive receiveCommand `cmd:"" hidden:"" help:"Be the receiver of a measurement with HTTP effects."`
 }
 
