@@ -34,11 +34,11 @@ type dulyTuning struct {
 	slots, pack int
 }
 
-// dulyBest is what gave the most; see docs/performance.md.
-var dulyBest = dulyTuning{producers: 2, batch: 1000, slots: 2000, pack: 500}
+// dulyBest is what gave the most. Batches and producers are as River's.
+var dulyBest = dulyTuning{producers: 2, batch: 5000, slots: 5000, pack: 32}
 
 // dulyHTTP is the same where every effect is an HTTP request.
-var dulyHTTP = dulyTuning{producers: 2, batch: 1000, slots: 200, pack: 50}
+var dulyHTTP = dulyTuning{producers: 2, batch: 5000, slots: 200, pack: 32}
 
 // dulyContestant is Duly in this process: scheduler, dispatcher, worker, and a NATS
 // server with its streams on disk.

@@ -14,8 +14,8 @@ import (
 func (l Load) text(around int) string { return strings.Repeat("0", max(1, l.Payload-around)) }
 
 // warmUp is what contestants have to do what they do at their start, before they are
-// measured at work.
-const warmUp = time.Second
+// measured at work; --quick shortens it.
+var warmUp = time.Second
 
 // batches splits [0, n) into batches, which producers insert at once.
 func batches(ctx context.Context, producers, n, size int, insert func(ctx context.Context, from, to int) error) error {

@@ -51,7 +51,7 @@ func (c compareCommand) plan() Plan {
 		Only: c.Only, Measures: c.Measure, Load: Load{Payload: c.Payload},
 	}
 	if c.Quick {
-		p.Rounds, p.Jobs = 1, 2000
+		p.Rounds, p.Jobs, p.Hasty = 1, 2000, true
 		p.Singles, p.Latency, p.Idle = 300*time.Millisecond, 500*time.Millisecond, 500*time.Millisecond
 	}
 	return p
@@ -59,6 +59,9 @@ func (c compareCommand) plan() Plan {
 
 // Run measures and reports.
 func (c compareCommand) Run(ctx context.Context, p *app.Process) (err error) {
+	if c.Quick {
+		warmUp = 100 * time.Millisecond
+	}
 	settings, err := assignments(c.Postgres)
 	if err != nil {
 		return app.Exit(app.ExitUsage, err)

@@ -87,6 +87,9 @@ func (r Report) markdown(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Measured %s at `%s`: %s, %s jobs a bulk measurement of %d bytes each, singles for %s, latency for %s, idle for %s.\n\n",
 		r.At.Format("2 January 2006"), r.Commit, rounds(r.Plan.Rounds), grouped(int64(r.Plan.Jobs)), r.Plan.Load.Payload, r.Plan.Singles, r.Plan.Latency, r.Plan.Idle)
+	if r.Plan.Hasty {
+		b.WriteString("**A quick look whether everything works: these figures mean nothing.**\n\n")
+	}
 	fmt.Fprintf(&b, "Every measurement waited until nothing else used the machine, and was made again, at most twice, where something else used more than %s of it: "+
 		"%d times; %d measurements were disturbed in the end.\n\n", percent(calmBelow), r.Repeated, r.Disturbed)
 	r.targets(&b)

@@ -54,14 +54,14 @@ var rawVaried = map[string]string{"id": "bigint[]", "key": "text[]", "payload": 
 
 func newRawUnnest(l Load) Contestant {
 	return &rawTable{
-		cannot: cannot{"a limit of inserting"}, load: l, name: "PostgreSQL, unnest", producers: 2, batch: 1000,
+		cannot: cannot{"a limit of inserting"}, load: l, name: "PostgreSQL, unnest", producers: 2, batch: 5000,
 		how: "INSERT … SELECT … FROM unnest($1, $2, $3) of id, key and payload, the other columns constant", form: byUnnest,
 	}
 }
 
 func newRawCopy(l Load) Contestant {
 	return &rawTable{
-		cannot: cannot{"a limit of inserting"}, load: l, name: "PostgreSQL, COPY", producers: 2, batch: 1000,
+		cannot: cannot{"a limit of inserting"}, load: l, name: "PostgreSQL, COPY", producers: 2, batch: 5000,
 		how: "COPY … FROM STDIN (binary)", form: byCopy,
 	}
 }

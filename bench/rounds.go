@@ -25,6 +25,8 @@ type Plan struct {
 	Only     []string `json:"only,omitempty"`
 	Measures []string `json:"measures,omitempty"`
 	Load     Load     `json:"load"`
+	// Hasty waits for no calm and repeats nothing: its figures are worth nothing.
+	Hasty bool `json:"hasty,omitempty"`
 }
 
 // limit is the longest that one measurement may take, its preparation included.
@@ -151,7 +153,7 @@ func (r *runner) turn(ctx context.Context, s *seat, turn []measure, round int) e
 			return err
 		}
 		disturbed := slices.ContainsFunc(samples, func(s Sample) bool { return s.Others > calmBelow })
-		if !disturbed || try == maxTries {
+		if !disturbed || try == maxTries || r.plan.Hasty {
 			r.samples = append(r.samples, samples...)
 			return nil
 		}
@@ -196,6 +198,11 @@ func (r *runner) measure(ctx context.Context, c Contestant, m measure) (Sample, 
 	defer cancel()
 	if err := r.stack.settle(ctx); err != nil {
 		return Sample{}, err
+	}
+	if !r.plan.Hasty {
+		if err := calm(ctx); err != nil {
+			return Sample{}, err
+		}
 	}
 	meter := newMeter(r.stack, m.jobs)
 	if err := m.run(ctx, c, meter); err != nil {
