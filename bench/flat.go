@@ -10,11 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"duly.dev/duly/internal/app"
 	"duly.dev/duly/pkg/duly"
 	"duly.dev/duly/pkg/job"
+	"github.com/jackc/pgx/v5"
 )
 
 // flatCommand is what `go run . flat` takes.
@@ -97,7 +96,7 @@ type flatRun struct {
 }
 
 // say tells what happens now.
-func (f *flatRun) say(format string, args ...any) { fmt.Fprintf(f.out, format+"\n", args...) }
+func (f *flatRun) sayf(format string, args ...any) { fmt.Fprintf(f.out, format+"\n", args...) }
 
 // Run measures and reports.
 func (c flatCommand) Run(ctx context.Context, p *app.Process) (err error) {
@@ -109,7 +108,7 @@ func (c flatCommand) Run(ctx context.Context, p *app.Process) (err error) {
 		return app.Exit(app.ExitUsage, err)
 	}
 	f := &flatRun{command: c, out: p.Stderr}
-	f.say("%s", c.estimate())
+	f.sayf("%s", c.estimate())
 	began := time.Now()
 	err = onStack(ctx, p, merged(preload(), settings), func(s *Stack) error {
 		f.stack = s
@@ -217,7 +216,7 @@ func (f *flatRun) ground(ctx context.Context, c condition) (g *ground, err error
 	if err != nil {
 		return nil, fmt.Errorf("making %s: %w", c.title, err)
 	}
-	f.say("made %s in %s", c.title, time.Since(began).Round(time.Second))
+	f.sayf("made %s in %s", c.title, time.Since(began).Round(time.Second))
 	return g, nil
 }
 
@@ -251,7 +250,7 @@ func (f *flatRun) turn(ctx context.Context, g *ground, c condition, round int) e
 		}
 		s.Contestant, s.Round = c.key, round
 		f.figures.Samples = append(f.figures.Samples, s)
-		f.say("%d/%d %-12s %s", round, f.command.Rounds, c.key, s)
+		f.sayf("%d/%d %-12s %s", round, f.command.Rounds, c.key, s)
 	}
 	return g.Close(ctx)
 }
@@ -353,7 +352,7 @@ func (f *flatRun) keys(ctx context.Context) error {
 	f.figures.Keys, err = g.laps(ctx, size, func(n int) bool { return n < laps })
 	err = errors.Join(err, g.Close(ctx), f.stack.Drop(ctx, g.database))
 	if err == nil {
-		f.say("random keys: %s", quarters(f.figures.Keys))
+		f.sayf("random keys: %s", quarters(f.figures.Keys))
 	}
 	return err
 }
@@ -368,7 +367,7 @@ func (f *flatRun) held(ctx context.Context) error {
 			return err
 		}
 		f.figures.Held = append(f.figures.Held, h)
-		f.say("transaction held open: %t: %s, then p50 %.1f p99 %.1f ms", open, quarters(h.Laps), h.Latency.Latency.P50, h.Latency.Latency.P99)
+		f.sayf("transaction held open: %t: %s, then p50 %.1f p99 %.1f ms", open, quarters(h.Laps), h.Latency.Latency.P50, h.Latency.Latency.P99)
 	}
 	return nil
 }

@@ -211,12 +211,12 @@ func (f flatFigures) statements(b *strings.Builder) {
 		if per500 > 0 {
 			shown = fmt.Sprintf("%.2f, %s", per500, verdict(per500 <= statementMax))
 		}
-		fmt.Fprintf(b, "| `%s` | %s | %s | %.3f | %.3f | %.3f | %s | %.0f |\n", s.Name, grouped(int64(s.Calls)), each, s.Mean(), s.Median, small[s.Name].Mean(), shown, float64(s.WAL)/float64(large.Lap.Jobs))
+		fmt.Fprintf(b, "| `%s` | %s | %s | %.3f | %.3f | %.3f | %s | %.0f |\n", s.Name, grouped(s.Calls), each, s.Mean(), s.Median, small[s.Name].Mean(), shown, float64(s.WAL)/float64(large.Lap.Jobs))
 	}
 	var whole []string
 	for _, s := range large.Scans {
 		if s.Pages >= bigTable {
-			whole = append(whole, fmt.Sprintf("`%s` (%s pages, %d times, %s rows)", s.Table, grouped(int64(s.Pages)), s.Scans, grouped(int64(s.Rows))))
+			whole = append(whole, fmt.Sprintf("`%s` (%s pages, %d times, %s rows)", s.Table, grouped(s.Pages), s.Scans, grouped(s.Rows)))
 		}
 	}
 	if len(whole) == 0 {

@@ -10,10 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"duly.dev/duly/internal/ledger"
 	"duly.dev/duly/internal/machine"
+	"github.com/jackc/pgx/v5"
 )
 
 // grown is how history was made, and what was found when it was checked.
@@ -199,8 +198,9 @@ func (t copied) setAside(first, last int64) string {
 		which = fmt.Sprintf("t.id between %d and %d", first, last)
 	}
 	if t.name != "job_key" {
-		return fmt.Sprintf("create unlogged table public.sample_%s as select t.* from duly.%s t where %s", t.name, t.name, which)
+		return fmt.Sprintf("create unlogged table public.sample_%s as select t.* from duly.%s t where %s", t.name, t.name, which) //nolint:unqueryvet // whatever its columns are
 	}
+	//nolint:unqueryvet // whatever its columns are
 	return fmt.Sprintf(`create unlogged table public.sample_job_key as
 		select t.*, n.name as kind_name, j.key as job_key from duly.job_key t join duly.job j on j.id = t.job join duly.kind n on n.id = j.kind where %s`, which)
 }
@@ -299,7 +299,7 @@ func fillfactor(rows, bytes float64) int {
 	return min(max(10, int(math.Ceil(100*rows*bytes/page))), 100)
 }
 
-// copies copies the sample so many times, the oldest copy first.
+// copies of the sample are made, so many, the oldest first.
 func (c *copier) copies(ctx context.Context, blocks, days int) error {
 	stride := c.last - c.first + 1
 	return batches(ctx, 2, blocks, 1, func(ctx context.Context, block, _ int) error {

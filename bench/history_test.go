@@ -5,11 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"duly.dev/duly/internal/ledger"
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/job"
+	"github.com/stretchr/testify/require"
 )
 
 // stackOf starts a server for a test.

@@ -54,7 +54,8 @@ type memoryRun struct {
 }
 
 // Run measures and reports.
-func (c memoryCommand) Run(ctx context.Context, p *app.Process) error {
+func (given memoryCommand) Run(ctx context.Context, p *app.Process) error {
+	c := given
 	if c.Quick {
 		c.Outbox, c.HTTP, c.Scheduled, c.History = 2000, 2000, 2000, 20_000
 	}

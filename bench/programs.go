@@ -110,7 +110,8 @@ func (p *program) metric(ctx context.Context, name string) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	answer, err := http.DefaultClient.Do(request)
+	client := http.Client{Timeout: 10 * time.Second}
+	answer, err := client.Do(request)
 	if err != nil {
 		return 0, err
 	}
