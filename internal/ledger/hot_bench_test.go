@@ -20,6 +20,7 @@ func BenchmarkHot(b *testing.B) {
 }
 
 func benchmarkHot(b *testing.B, batch int) {
+	b.Helper()
 	c := newCrew(b)
 	var refs []job.Ref
 	for i := range b.N {
