@@ -92,6 +92,7 @@ func (r Report) markdown(w io.Writer) error {
 	}
 	fmt.Fprintf(&b, "Every measurement waited until nothing else used the machine, and was made again, at most twice, where something else used more than %s of it: "+
 		"%d times; %d measurements were disturbed in the end.\n\n", percent(calmBelow), r.Repeated, r.Disturbed)
+	b.WriteString("![Jobs a second, by contestant](performance.svg)\n\n")
 	r.targets(&b)
 	r.throughput(&b)
 	r.costs(&b)
@@ -142,6 +143,30 @@ func family(key string) string {
 	return base
 }
 
+// unequal is the setting that says what is not the same as with the others.
+const unequal = "unequal"
+
+// title is the name, with an asterisk where something is unequal.
+func (p Participant) title() string {
+	for _, s := range p.Settings {
+		if s.Name == unequal {
+			return p.Name + " \\*"
+		}
+	}
+	return p.Name
+}
+
+// asterisks explain those of the titles.
+func (r Report) asterisks(b *strings.Builder) {
+	for _, p := range r.participants(Peers, Variants) {
+		for _, s := range p.Settings {
+			if s.Name == unequal {
+				fmt.Fprintf(b, "\\* %s: %s.\n\n", p.Name, strings.TrimSuffix(s.Value, "."))
+			}
+		}
+	}
+}
+
 // throughputs are the measurements of the table of throughput, and their titles.
 var throughputs = []struct{ measure, title string }{
 	{"insert", "bulk insert"},
@@ -159,7 +184,7 @@ func (r Report) throughput(b *strings.Builder) {
 	}
 	t := newTable(true, titles...)
 	for _, p := range r.participants(Peers, Variants) {
-		row := []string{p.Name}
+		row := []string{p.title()}
 		seen := false
 		for _, m := range throughputs {
 			c, ok := cells(r.Cells).find(p.Key, m.measure)
@@ -175,6 +200,7 @@ func (r Report) throughput(b *strings.Builder) {
 		}
 	}
 	b.WriteString(t.String() + "\n")
+	r.asterisks(b)
 }
 
 func (r Report) costs(b *strings.Builder) {
@@ -186,7 +212,7 @@ func (r Report) costs(b *strings.Builder) {
 		single, _ := cells(r.Cells).find(p.Key, "singles-32")
 		idle, resting := cells(r.Cells).find(p.Key, "idle")
 		if working || resting {
-			t.row(p.Name, show(both.ClientCPU), show(both.ServerCPU), show(both.WAL), show(single.Trips), show(idle.ClientCPU), show(idle.ServerCPU))
+			t.row(p.title(), show(both.ClientCPU), show(both.ServerCPU), show(both.WAL), show(single.Trips), show(idle.ClientCPU), show(idle.ServerCPU))
 		}
 	}
 	b.WriteString(t.String() + "\n")
@@ -199,7 +225,7 @@ func (r Report) latencies(b *strings.Builder) {
 		low, ok := cells(r.Cells).find(p.Key, "latency-500")
 		high, too := cells(r.Cells).find(p.Key, "latency-2000")
 		if ok || too {
-			t.row(p.Name, show(low.P50), show(low.P99), show(low.P999), show(high.P50), show(high.P99), show(high.P999))
+			t.row(p.title(), show(low.P50), show(low.P99), show(low.P999), show(high.P50), show(high.P99), show(high.P999))
 		}
 	}
 	b.WriteString(t.String() + "\n")

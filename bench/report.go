@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"runtime"
+	"runtime/metrics"
 	"strconv"
 	"strings"
 	"time"
@@ -95,8 +96,19 @@ func machineOf(postgres string) []Setting {
 		{"memory", cmp.Or(lineOf("/proc/meminfo", "MemTotal"), "unknown")},
 		{"system", runtime.GOOS + "/" + runtime.GOARCH},
 		{"Go", runtime.Version()},
+		{"GOGC of all contestants in Go", gogc()},
 		{"PostgreSQL", postgres},
 	}
+}
+
+// gogc is by how many percent the heap grows before garbage is collected.
+func gogc() string {
+	sample := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+	metrics.Read(sample)
+	if sample[0].Value.Kind() != metrics.KindUint64 {
+		return "unknown"
+	}
+	return strconv.FormatUint(sample[0].Value.Uint64(), 10)
 }
 
 // lineOf is what a file of /proc says about a name.

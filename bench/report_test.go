@@ -114,7 +114,7 @@ func reported() Report {
 		Plan: Plan{Rounds: 1, Jobs: 100_000, Load: Load{Payload: 100}},
 		Contestants: []Participant{
 			{Key: "duly", Name: "Duly", Group: Peers, Version: "v1", Settings: []Setting{{"slots", "2"}}},
-			{Key: "river", Name: "River", Group: Peers, Version: "v2", Settings: []Setting{{"workers", "a|b"}}},
+			{Key: "river", Name: "River", Group: Peers, Version: "v2", Settings: []Setting{{"workers", "a|b"}, {"unequal", "it forgets"}}},
 			{Key: "late", Name: "Late <queue>", Group: Peers, Absent: "node is not installed"},
 			{Key: "duly-sync", Name: "Duly, sync", Group: Variants, Version: "v1", Settings: []Setting{{"slots", "2"}, {"NATS", "always"}}},
 			{Key: "raw-copy", Name: "COPY", Group: Limits, Version: "15"},
@@ -131,7 +131,8 @@ func TestReportShowsEverybodyAndWhatIsMissing(t *testing.T) {
 		"Measured 1 October 2026 at `abc`: one round, 100,000 jobs a bulk measurement",
 		"| insert and work at once, against River | ≥ 4.00 × | 4.00 | met: 1.00 × the target |",
 		"| Duly | 100,000 | – | 60,000 | – | – |",
-		"| River | 50,000 · 2.00 × | – | 15,000 · 4.00 × | – | – |",
+		"| River \\* | 50,000 · 2.00 × | – | 15,000 · 4.00 × | – | – |",
+		"\\* River: it forgets.\n",
 		"| Duly | 4.50 | 15.0 | 16.0 | – | – | – |",
 		"| Duly | 8.33 | 4.17 | 900 | – | 1.00 | 0.00 |",
 		"| COPY | 200,000 | 2.50 | 1.25 | 900 |",
