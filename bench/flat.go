@@ -102,6 +102,7 @@ func (f *flatRun) sayf(format string, args ...any) { fmt.Fprintf(f.out, format+"
 func (c flatCommand) Run(ctx context.Context, p *app.Process) (err error) {
 	if c.Quick {
 		c.quick()
+		warmUp = 100 * time.Millisecond
 	}
 	settings, err := assignments(c.Postgres)
 	if err != nil {
@@ -203,7 +204,7 @@ func (f *flatRun) ground(ctx context.Context, c condition) (g *ground, err error
 	if g, err = newGround(ctx, f.stack, "flat_"+c.key, flatTuning); err != nil {
 		return nil, err
 	}
-	g.spec = c.spec
+	g.spec, g.hasty = c.spec, f.command.Quick
 	if c.prepare == nil {
 		return g, nil
 	}
@@ -262,6 +263,9 @@ func (s Sample) String() string {
 	if l := s.Latency; l != nil {
 		line += fmt.Sprintf("  p50 %.1f p99 %.1f ms", l.P50, l.P99)
 	}
+	if s.Others > calmBelow {
+		line += fmt.Sprintf("  disturbed: others used %.0f %% of the machine", 100*s.Others)
+	}
 	return line
 }
 
@@ -309,7 +313,7 @@ const pace = 10
 // counted works about n jobs, which come one batch at a time, and lets the loops run on for
 // a while.
 func (g *ground) counted(ctx context.Context, n int) (Sample, error) {
-	if err := errors.Join(g.stack.settle(ctx), g.next(ctx)); err != nil {
+	if err := g.begin(ctx); err != nil {
 		return Sample{}, err
 	}
 	done, err := g.ready(ctx, g.config)
@@ -343,6 +347,7 @@ func (f *flatRun) keys(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	g.hasty = f.command.Quick
 	g.spec = func(s *job.Spec) { s.Key = fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64()) }
 	if err := g.open(ctx); err != nil {
 		return err
@@ -377,6 +382,7 @@ func (f *flatRun) heldOnce(ctx context.Context, open bool) (h heldFigures, err e
 	if err != nil {
 		return h, err
 	}
+	g.hasty = f.command.Quick
 	if err := g.open(ctx); err != nil {
 		return h, err
 	}

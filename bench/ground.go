@@ -14,6 +14,7 @@ import (
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/duly"
 	"duly.dev/duly/pkg/job"
+	"github.com/jackc/pgx/v5"
 )
 
 // standingKind is the kind of jobs that stand in a ground: no worker takes from its lane.
@@ -31,6 +32,8 @@ type ground struct {
 	turn int
 	// last is the newest job before the measurement that runs.
 	last int64
+	// hasty waits for no calm: its figures are worth nothing.
+	hasty bool
 }
 
 // newGround makes an empty ledger in a database of this name.
@@ -121,10 +124,7 @@ func (g *ground) halt() error {
 func (g *ground) take(ctx context.Context, name string, jobs int, run func(ctx context.Context, m *Meter) error) (Sample, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took longer than %s", limit))
 	defer cancel()
-	if err := g.stack.settle(ctx); err != nil {
-		return Sample{}, err
-	}
-	if err := g.next(ctx); err != nil {
+	if err := g.begin(ctx); err != nil {
 		return Sample{}, err
 	}
 	m := newMeter(g.stack, jobs)
@@ -138,6 +138,15 @@ func (g *ground) take(ctx context.Context, name string, jobs int, run func(ctx c
 	s, err := m.result()
 	s.Contestant, s.Measure = g.database, name
 	return s, err
+}
+
+// begin begins a turn that is measured: from an equal start, when nobody else uses the
+// machine.
+func (g *ground) begin(ctx context.Context) error {
+	if err := errors.Join(g.stack.settle(ctx), g.next(ctx)); err != nil || g.hasty {
+		return err
+	}
+	return calm(ctx)
 }
 
 // next begins a turn.
@@ -187,6 +196,13 @@ func (g *ground) Both(ctx context.Context, m *Meter, n int) error {
 	return g.check(ctx, n)
 }
 
+// paced enqueues so many jobs a second, which something else works that stops the watches.
+func (g *ground) paced(ctx context.Context, m *Meter, rate int, d time.Duration, watches *stopwatches) error {
+	return g.pool.latency(ctx, m, rate, d, watches, func(ctx context.Context, tx pgx.Tx, i int) (int64, error) {
+		return g.scheduleOne(ctx, tx, "paced:"+strconv.Itoa(i))
+	})
+}
+
 // ready starts the loops and returns what counts the jobs that they work.
 func (g *ground) ready(ctx context.Context, config *app.Config) (*tally, error) {
 	done := newTally()
@@ -211,7 +227,7 @@ func (g *ground) check(ctx context.Context, n int) error {
 // laps are measurements one after the other while the loops go on running: size jobs are
 // enqueued and worked, again and again, as long as more says so.
 func (g *ground) laps(ctx context.Context, size int, more func(laps int) bool) ([]Sample, error) {
-	if err := errors.Join(g.stack.settle(ctx), g.next(ctx)); err != nil {
+	if err := g.begin(ctx); err != nil {
 		return nil, err
 	}
 	done, err := g.ready(ctx, g.config)

@@ -12,9 +12,14 @@ import (
 )
 
 // stackOf starts a server for a test.
-func stackOf(t *testing.T) *Stack {
+func stackOf(t *testing.T) *Stack { return stackWith(t, nil) }
+
+// watchedStackOf starts one that counts its statements.
+func watchedStackOf(t *testing.T) *Stack { return stackWith(t, preload()) }
+
+func stackWith(t *testing.T, settings map[string]string) *Stack {
 	t.Helper()
-	s, err := startStack(t.Context(), map[string]string{"fsync": "off"}, func(string) {})
+	s, err := startStack(t.Context(), merged(map[string]string{"fsync": "off"}, settings), func(string) {})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.stop()) })
 	return s
@@ -25,6 +30,7 @@ func groundOf(t *testing.T) *ground {
 	t.Helper()
 	g, err := newGround(t.Context(), stackOf(t), "ground", dulyTuning{producers: 2, batch: 100, slots: 200, pack: 100})
 	require.NoError(t, err)
+	g.hasty = true
 	require.NoError(t, g.open(t.Context()))
 	t.Cleanup(func() { require.NoError(t, g.Close(context.Background())) })
 	return g
