@@ -1,7 +1,6 @@
 package execute
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -73,11 +72,7 @@ func (l *lane) pair(claims []*claim) []*claim {
 	return kept
 }
 
-func byRef(a, b *claim) int { return compareRefs(a.ref, b.ref) }
-
-func compareRefs(a, b job.Ref) int {
-	return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Generation, b.Generation), cmp.Compare(a.Emission, b.Emission))
-}
+func byRef(a, b *claim) int { return a.ref.Compare(b.ref) }
 
 // asking is what one lease call asks for, in the order of references, each once.
 type asking struct {
@@ -90,7 +85,7 @@ func (a *asking) take(ref job.Ref) *claim {
 	i := a.next
 	if i >= len(a.claims) || a.claims[i].ref != ref {
 		var ok bool
-		if i, ok = slices.BinarySearchFunc(a.claims, ref, func(c *claim, ref job.Ref) int { return compareRefs(c.ref, ref) }); !ok {
+		if i, ok = slices.BinarySearchFunc(a.claims, ref, func(c *claim, ref job.Ref) int { return c.ref.Compare(ref) }); !ok {
 			return nil
 		}
 	}

@@ -2,7 +2,6 @@ package memledger
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -16,7 +15,7 @@ import (
 // machine.ErrWorkerEnded: nothing was leased.
 func (l *Ledger) Lease(ctx context.Context, req machine.LeaseRequest) (machine.Leases, error) {
 	var leases machine.Leases
-	refs := slices.CompactFunc(slices.SortedFunc(slices.Values(req.Refs), byRef), func(a, b job.Ref) bool { return a == b })
+	refs := slices.Compact(slices.SortedFunc(slices.Values(req.Refs), job.Ref.Compare))
 	err := l.write(ctx, "Lease", func(now time.Time) error {
 		if !l.alive(req.Worker.ID) {
 			return fmt.Errorf("leasing %d references: %w", len(refs), machine.ErrWorkerEnded)
@@ -46,10 +45,6 @@ func (l *Ledger) Lease(ctx context.Context, req machine.LeaseRequest) (machine.L
 	return leases, nil
 }
 
-func byRef(a, b job.Ref) int {
-	return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Generation, b.Generation), cmp.Compare(a.Emission, b.Emission))
-}
-
 func (l *Ledger) grant(row machine.Row) machine.Grant {
 	e, g := l.find(row.Job, row.Generation)
 	return machine.Grant{
@@ -64,7 +59,7 @@ func (l *Ledger) grant(row machine.Row) machine.Grant {
 func (l *Ledger) LeasedBy(ctx context.Context, workerID string, refs []job.Ref) ([]machine.Grant, error) {
 	var grants []machine.Grant
 	err := l.read(ctx, "LeasedBy", func(time.Time) error {
-		for _, r := range slices.SortedFunc(slices.Values(refs), byRef) {
+		for _, r := range slices.SortedFunc(slices.Values(refs), job.Ref.Compare) {
 			e, g := l.find(r.Job, r.Generation)
 			if g != nil && g.row.State == job.Leased && g.row.Worker == workerID && g.row.Emission == r.Emission {
 				grants = append(grants, l.grant(l.row(e, g)))

@@ -39,7 +39,7 @@ func (l *Ledger) Settle(ctx context.Context, w machine.Worker, reports []machine
 func (l *Ledger) HoldRefs(ctx context.Context, refs []job.Ref, hold job.Hold, d time.Duration) error {
 	return l.write(ctx, "HoldRefs", func(now time.Time) error {
 		var targets []target
-		distinct := slices.Compact(slices.SortedFunc(slices.Values(refs), byRef))
+		distinct := slices.Compact(slices.SortedFunc(slices.Values(refs), job.Ref.Compare))
 		for _, r := range distinct {
 			e, g := l.find(r.Job, r.Generation)
 			if g == nil {

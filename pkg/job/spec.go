@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"time"
@@ -83,4 +84,10 @@ type Ref struct {
 	Job        int64
 	Generation int32
 	Emission   int32
+}
+
+// Compare orders references by job, generation and emission, which is the order in which
+// rows are locked.
+func (r Ref) Compare(other Ref) int {
+	return cmp.Or(cmp.Compare(r.Job, other.Job), cmp.Compare(r.Generation, other.Generation), cmp.Compare(r.Emission, other.Emission))
 }
