@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -23,14 +25,27 @@ func queueByKeys(batch *pgx.Batch, name string, jobs []int64, args ...any) {
 		batch.Queue(stmt(name), args...)
 		return
 	}
-	batch.Queue(inSpan(name, len(args)), append(args, first, last)...)
+	batch.Queue(inSpan[name], append(args, first, last)...)
 }
 
-// inSpan is the statement of n arguments with two more: the rows between these jobs are
-// looked at.
-func inSpan(name string, n int) string {
-	return strings.Replace(stmt(name), byKeys, fmt.Sprintf("j.id BETWEEN $%d AND $%d", n+1, n+2), 1)
-}
+// inSpan are the statements that find rows byKeys, each with two more arguments behind its
+// own: the rows between these jobs are looked at.
+var inSpan = func() map[string]string {
+	argument := regexp.MustCompile(`\$(\d+)`)
+	all := make(map[string]string)
+	for name, text := range statements {
+		if !strings.Contains(text, byKeys) {
+			continue
+		}
+		n := 0
+		for _, m := range argument.FindAllStringSubmatch(text, -1) {
+			i, _ := strconv.Atoi(m[1]) // digits, few of them
+			n = max(n, i)
+		}
+		all[name] = strings.Replace(text, byKeys, fmt.Sprintf("j.id BETWEEN $%d AND $%d", n+1, n+2), 1)
+	}
+	return all
+}()
 
 // spanOf returns the first and the last of the jobs, and whether at least every second id
 // between them is one of theirs.

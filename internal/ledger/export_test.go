@@ -12,9 +12,9 @@ import (
 // Statement is the text of a statement, for tests that look at its plan.
 func (*Ledger) Statement(name string) string { return stmt(name) }
 
-// InSpan is the statement with two more arguments than its n: the first and the last job
-// of a batch whose jobs are close together.
-func (*Ledger) InSpan(name string, n int) string { return inSpan(name, n) }
+// InSpan is the statement with two more arguments: the first and the last job of a batch
+// whose jobs are close together.
+func (*Ledger) InSpan(name string) string { return inSpan[name] }
 
 // Row is a generation as decisions see it, for tests that hold a hot statement
 // against machine.Next.

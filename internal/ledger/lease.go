@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,10 +18,8 @@ import (
 // are plainly leasable. machine.ErrWorkerEnded means that nothing was leased, ErrUnclear
 // that nobody knows: the caller reads back with LeasedBy before anything else.
 func (l *Ledger) Lease(ctx context.Context, req machine.LeaseRequest) (machine.Leases, error) {
-	refs := slices.SortedFunc(slices.Values(req.Refs), byRef)
-	refs = slices.CompactFunc(refs, func(a, b job.Ref) bool {
-		return a.Job == b.Job && a.Generation == b.Generation && a.Emission == b.Emission
-	})
+	refs := slices.SortedFunc(slices.Values(req.Refs), job.Ref.Compare)
+	refs = slices.Compact(refs)
 	doing := fmt.Sprintf("leasing %d references of %s", len(refs), req.Kind.Name)
 	kind, err := l.kindID(ctx, req.Kind.Name)
 	if err != nil {
@@ -43,19 +40,13 @@ func (l *Ledger) Lease(ctx context.Context, req machine.LeaseRequest) (machine.L
 	return leases, nil
 }
 
-func byRef(a, b job.Ref) int {
-	return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Generation, b.Generation), cmp.Compare(a.Emission, b.Emission))
-}
-
 // leasePlain is the hot path: one statement in a transaction of its own.
 func (l *Ledger) leasePlain(ctx context.Context, req machine.LeaseRequest, refs []job.Ref, kind, termsID int16) (machine.Leases, error) {
 	jobs, generations, emissions := columns(refs)
 	batch := &pgx.Batch{}
 	batch.Queue(keyedHurry, rowPatience)
-	args := []any{
-		jobs, generations, emissions, req.Worker.ID, kind, req.Kind.Policy.Limit, req.Kind.Policy.LeaseTime, termsID, req.Kind.Hash(),
-	}
-	queueByKeys(batch, "lease_refs", jobs, args...)
+	queueByKeys(batch, "lease_refs", jobs,
+		jobs, generations, emissions, req.Worker.ID, kind, req.Kind.Policy.Limit, req.Kind.Policy.LeaseTime, termsID, req.Kind.Hash())
 	results := l.pool.SendBatch(ctx, batch)
 	var leases machine.Leases
 	_, err := results.Exec()

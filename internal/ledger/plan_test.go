@@ -46,14 +46,14 @@ func TestBatchesAreFoundByKeyWhateverTheStatisticsSay(t *testing.T) {
 				jobs[i], generations[i], emissions[i], fences[i] = r.Job, 1, 1, 1
 			}
 			explain("keyed", c.Statement("lease_refs"), jobs, generations, emissions, c.worker.ID, int16(1), "10 s", "30 s", int16(1), "hash")
-			explain("keyed", c.InSpan("lease_refs", 9), jobs, generations, emissions, c.worker.ID, int16(1), "10 s", "30 s", int16(1), "hash", jobs[0], jobs[299])
+			explain("keyed", c.InSpan("lease_refs"), jobs, generations, emissions, c.worker.ID, int16(1), "10 s", "30 s", int16(1), "hash", jobs[0], jobs[299])
 			explain("keyed", c.Statement("hold_ready"), jobs, generations, emissions, "paused", "10 s")
 			explain("hot", c.Statement("decide_lock"), jobs, generations)
 			explain("hot", c.Statement("lease_bodies"), jobs, generations)
 			explain("hot", c.Statement("lease_held"), c.worker.ID, jobs, generations, emissions)
 			c.ask(c.worker, refs...)
 			explain("keyed", c.Statement("settle_done"), jobs, generations, fences, make([][]byte, 300), ones, c.worker.ID, "v1", []string{"c"}, []string{"h"})
-			explain("keyed", c.InSpan("settle_done", 9), jobs, generations, fences, make([][]byte, 300), ones, c.worker.ID, "v1", []string{"c"}, []string{"h"}, jobs[0], jobs[299])
+			explain("keyed", c.InSpan("settle_done"), jobs, generations, fences, make([][]byte, 300), ones, c.worker.ID, "v1", []string{"c"}, []string{"h"}, jobs[0], jobs[299])
 		})
 	}
 }

@@ -115,7 +115,7 @@ func (l *Ledger) settleRest(ctx context.Context, w machine.Worker, reports []mac
 // at that emission is left: its reference is stale. What has expired is ended.
 func (l *Ledger) HoldRefs(ctx context.Context, refs []job.Ref, hold job.Hold, d time.Duration) error {
 	doing := fmt.Sprintf("holding %d references (%s)", len(refs), hold)
-	refs = slices.SortedFunc(slices.Values(refs), byRef)
+	refs = slices.SortedFunc(slices.Values(refs), job.Ref.Compare)
 	jobs, generations, emissions := columns(refs)
 	return l.inTx(ctx, doing, func(tx pgx.Tx) error {
 		held := make(map[rowID]bool)
