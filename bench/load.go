@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"duly.dev/duly/internal/pause"
 )
 
 // text is what a payload holds whose JSON has so many bytes around it.
@@ -153,15 +155,7 @@ func newStopwatches(h *Histogram) *stopwatches {
 
 // start says when the enqueue of the job began.
 func (s *stopwatches) start(job int64, at time.Time) {
-	s.mu.Lock()
-	ended, ok := s.ended[job]
-	if ok {
-		delete(s.ended, job)
-	} else {
-		s.began[job] = at
-	}
-	s.mu.Unlock()
-	if ok {
+	if ended, ok := s.meet(job, at, s.began, s.ended); ok {
 		s.took(ended.Sub(at))
 	}
 }
@@ -169,17 +163,23 @@ func (s *stopwatches) start(job int64, at time.Time) {
 // stop says that the job is durably done now.
 func (s *stopwatches) stop(job int64) {
 	now := time.Now()
-	s.mu.Lock()
-	began, ok := s.began[job]
-	if ok {
-		delete(s.began, job)
-	} else {
-		s.ended[job] = now
-	}
-	s.mu.Unlock()
-	if ok {
+	if began, ok := s.meet(job, now, s.ended, s.began); ok {
 		s.took(now.Sub(began))
 	}
+}
+
+// meet takes the job's instant from the other side, or leaves one on this side where the
+// other has none yet.
+func (s *stopwatches) meet(job int64, at time.Time, here, there map[int64]time.Time) (time.Time, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	other, ok := there[job]
+	if ok {
+		delete(there, job)
+	} else {
+		here[job] = at
+	}
+	return other, ok
 }
 
 func (s *stopwatches) took(d time.Duration) {
@@ -189,14 +189,10 @@ func (s *stopwatches) took(d time.Duration) {
 
 // waitFor waits for so long, or until ctx ends.
 func waitFor(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if !pause.For(ctx, d) {
 		return context.Cause(ctx)
 	}
+	return nil
 }
 
 // errWrongCount: what the server holds is not what was counted.

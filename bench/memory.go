@@ -53,11 +53,15 @@ type memoryRun struct {
 	figures memoryFigures
 }
 
+// quick makes every size small.
+func (c *memoryCommand) quick() {
+	c.Outbox, c.HTTP, c.Scheduled, c.History = 2000, 2000, 2000, 20_000
+}
+
 // Run measures and reports.
-func (given memoryCommand) Run(ctx context.Context, p *app.Process) error {
-	c := given
+func (c memoryCommand) Run(ctx context.Context, p *app.Process) error {
 	if c.Quick {
-		c.Outbox, c.HTTP, c.Scheduled, c.History = 2000, 2000, 2000, 20_000
+		c.quick()
 	}
 	m := &memoryRun{command: c, out: p.Stderr}
 	began := time.Now()

@@ -36,11 +36,15 @@ type profileFigures struct {
 	Statements []statement        `json:"statements"`
 }
 
+// quick makes every size small.
+func (c *profileCommand) quick() {
+	c.Jobs = 20_000
+}
+
 // Run profiles and reports.
-func (given profileCommand) Run(ctx context.Context, p *app.Process) error {
-	c := given
+func (c profileCommand) Run(ctx context.Context, p *app.Process) error {
 	if c.Quick {
-		c.Jobs = 20_000
+		c.quick()
 	}
 	f := profileFigures{}
 	began := time.Now()

@@ -62,11 +62,15 @@ type scaleRun struct {
 	figures scaleFigures
 }
 
+// quick makes every size small.
+func (c *scaleCommand) quick() {
+	c.Rounds, c.Jobs, c.Workers, c.Idle, c.Latency = 1, 4000, 5, 2*time.Second, time.Second
+}
+
 // Run measures and reports.
-func (given scaleCommand) Run(ctx context.Context, p *app.Process) error {
-	c := given
+func (c scaleCommand) Run(ctx context.Context, p *app.Process) error {
 	if c.Quick {
-		c.Rounds, c.Jobs, c.Workers, c.Idle, c.Latency = 1, 4000, 5, 2*time.Second, time.Second
+		c.quick()
 	}
 	r := &scaleRun{command: c, out: p.Stderr}
 	began := time.Now()
