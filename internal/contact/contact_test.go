@@ -127,3 +127,35 @@ func TestWatchCountsContactFromTheLastFailure(t *testing.T) {
 	require.NoError(t, look(9*time.Second))
 	require.Equal(t, 3*time.Second, w.Unbroken())
 }
+
+func TestOneReadingAnswersAllLoopsForAMoment(t *testing.T) {
+	t.Parallel()
+	ledger, now := &clockwork{time: noon}, at(0)
+	w, err := New(Options{Ledger: ledger, Fresh: 250 * time.Millisecond})
+	require.NoError(t, err)
+	w.now = func() Instant { return now }
+	look := func(after time.Duration) (bool, error) {
+		now = at(after)
+		ledger.time = noon.Add(after)
+		return w.Steady(t.Context())
+	}
+	steady, err := look(0)
+	require.NoError(t, err)
+	require.True(t, steady)
+	down := errors.New("restarting")
+	ledger.err = down
+	steady, err = look(249 * time.Millisecond)
+	require.NoError(t, err, "nobody was asked")
+	require.True(t, steady)
+	_, err = look(250 * time.Millisecond)
+	require.ErrorIs(t, err, down)
+	_, err = look(251 * time.Millisecond)
+	require.ErrorIs(t, err, down, "a failure answers nobody")
+	ledger.err = nil
+	_, err = look(252 * time.Millisecond)
+	require.NoError(t, err)
+	ledger.err = down
+	now.Wall = now.Wall.Add(time.Hour)
+	_, err = w.Steady(t.Context())
+	require.ErrorIs(t, err, down, "a process that was suspended asks again")
+}

@@ -27,6 +27,11 @@ type Options struct {
 	// Gap is the longest time between two readings that does not break the contact.
 	// Default 5 s.
 	Gap time.Duration
+	// Fresh is for how long one reading answers all loops, so that an idle process does
+	// not ask for the time before each of its looks. It adds to how long a step may go
+	// unseen, which a look that has just asked cannot bring to nothing either. Default
+	// 250 ms.
+	Fresh time.Duration
 	// Log gets what an operator should know; nil discards it.
 	Log *slog.Logger
 	// Metrics takes the metrics; nil drops them.
@@ -44,13 +49,14 @@ type Watch struct {
 
 	mu      sync.Mutex
 	clock   Clock
+	read    *Instant // when the clock was last read; nil after a failure
 	stepped bool
 	until   time.Duration // monotonic; nothing is done before, once it has stepped
 }
 
 // New makes a Watch; the error is one of registering its metrics.
 func New(o Options) (*Watch, error) {
-	o.Hold, o.Gap = cmp.Or(o.Hold, 30*time.Second), cmp.Or(o.Gap, 5*time.Second)
+	o.Hold, o.Gap, o.Fresh = cmp.Or(o.Hold, 30*time.Second), cmp.Or(o.Gap, 5*time.Second), cmp.Or(o.Fresh, 250*time.Millisecond)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	w := &Watch{
 		options: o, contact: Contact{Gap: o.Gap}, now: Now,
@@ -72,33 +78,55 @@ func New(o Options) (*Watch, error) {
 	return w, nil
 }
 
-// Steady reads the ledger's clock and reports whether its instants may be acted on. It
-// is false for one lease time after every step. The error is that of the reading.
+// Steady reads the ledger's clock, unless that was done just now, and reports whether its
+// instants may be acted on. It is false for one lease time after every step. The error is
+// that of the reading.
 func (w *Watch) Steady(ctx context.Context) (bool, error) {
+	sent := w.now()
+	if steady, known := w.fresh(sent); known {
+		return steady, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, w.options.Gap)
 	defer cancel()
-	sent := w.now()
 	ledger, err := w.options.Ledger.Now(ctx)
 	got := w.now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if err != nil {
 		w.contact.Lost()
+		w.read = nil
 		return false, err
 	}
 	w.contact.Seen(got)
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.read = &sent
 	if step := w.clock.Observe(sent, got, ledger); step != 0 {
 		w.stepped, w.until = true, got.Elapsed+w.options.Hold
 		w.steps.Inc()
 		w.options.Log.ErrorContext(ctx, "the ledger's clock has stepped: promotion and sweeps rest", "step", step, "for", w.options.Hold)
 	}
-	if w.stepped && got.Elapsed < w.until {
-		w.held.Set(1)
-		return false, nil
+	return w.steady(got), nil
+}
+
+// fresh answers from the last reading while that is fresh, by both of the process's
+// clocks: one that was suspended in between reads again.
+func (w *Watch) fresh(now Instant) (steady, known bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.read == nil || now.since(*w.read) >= w.options.Fresh {
+		return false, false
 	}
-	w.stepped = false
-	w.held.Set(0)
-	return true, nil
+	return w.steady(now), true
+}
+
+// steady is false while the process holds after a step.
+func (w *Watch) steady(now Instant) bool {
+	w.stepped = w.stepped && now.Elapsed < w.until
+	if w.stepped {
+		w.held.Set(1)
+	} else {
+		w.held.Set(0)
+	}
+	return !w.stepped
 }
 
 // Unbroken is for how long the process has been in unbroken contact with the ledger.
