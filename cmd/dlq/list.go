@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	"duly.dev/duly/internal/app"
 	"duly.dev/duly/internal/machine"
@@ -61,7 +62,7 @@ func (c *listCommand) print(p *app.Process, page listed) error {
 		for i, e := range page.Entries {
 			rows[i] = []string{
 				e.Kind + "/" + e.Key, strconv.Itoa(int(e.Generation)), string(e.State), why(e), string(e.Code),
-				strconv.Itoa(int(e.Attempts)), at(e.At), at(e.WakeAt), cut(e.Detail, 60),
+				strconv.Itoa(int(e.Attempts)), at(e.At), at(latest(e.WakeAt, e.AskAt)), cut(e.Detail, 60),
 			}
 		}
 		if err := table(p.Stdout, []string{"JOB", "GEN", "STATE", "WHY", "CODE", "ATTEMPTS", "SINCE", "WAKES", "DETAIL"}, rows); err != nil {
@@ -85,5 +86,24 @@ func why(e machine.Entry) string {
 	if e.Closed {
 		closed = "closed"
 	}
-	return words(string(e.Reason), string(e.Waiting), string(e.Hold), closed)
+	return words(string(e.Reason), string(e.Waiting), string(e.Hold), closed, asked(e))
+}
+
+// asked is how far the asking about an entry has come.
+func asked(e machine.Entry) string {
+	switch {
+	case e.Lookup == "":
+		return ""
+	case e.Said == "":
+		return fmt.Sprintf("asked %d×", e.Asked)
+	}
+	return fmt.Sprintf("asked %d× (%s)", e.Asked, e.Said)
+}
+
+// latest is the later of what goes on by itself then; of an entry only one is set.
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }

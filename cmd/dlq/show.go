@@ -85,11 +85,22 @@ func printGenerations(w io.Writer, all []explain.Generation) error {
 		if g.Receipt != nil {
 			fmt.Fprintf(w, "   receipt %s\n", words(g.Receipt.Status, g.Receipt.ID))
 		}
+		if g.Lookup != "" {
+			fmt.Fprintf(w, "   asked by %s, %d times%s%s\n", g.Lookup, g.Asked, behind(", last answer: ", words(string(g.Said), g.SaidDetail, at(g.AskedAt))), behind(", next: ", at(g.AskAt)))
+		}
 		if g.Payload != nil {
 			fmt.Fprintf(w, "   payload %s\n", g.Payload)
 		}
 	}
 	return nil
+}
+
+// behind is a text behind its lead; empty where there is none.
+func behind(lead, text string) string {
+	if text == "" {
+		return ""
+	}
+	return lead + text
 }
 
 func printEvents(w io.Writer, all []explain.Event) error {

@@ -72,6 +72,12 @@ type Generation struct {
 	NoCountsFrom    time.Time       `json:"no_counts_from,omitzero"`
 	ClosesAt        time.Time       `json:"closes_at,omitzero"`
 	Closed          bool            `json:"closed,omitempty"`
+	Lookup          machine.Means   `json:"lookup,omitempty"`
+	Asked           int32           `json:"asked,omitempty"`
+	Said            job.Said        `json:"said,omitempty"`
+	SaidDetail      string          `json:"said_detail,omitempty"`
+	AskedAt         time.Time       `json:"asked_at,omitzero"`
+	AskAt           time.Time       `json:"ask_at,omitzero"`
 	CancelRequested bool            `json:"cancel_requested,omitempty"`
 	Successor       int32           `json:"successor,omitempty"`
 }
@@ -152,6 +158,7 @@ func generation(s machine.Story, g machine.Generation, p Private) Generation {
 		Created: g.Created.UTC(), Due: g.Due.UTC(), Deadline: utc(g.Deadline), DeadlineZone: g.DeadlineZone, DeadlineLocal: g.DeadlineLocal,
 		FirstReady: utc(g.FirstReady), WakeAt: utc(g.WakeAt), LeasedAt: utc(g.LeasedAt), Ended: utc(g.Ended),
 		InDoubt: g.InDoubt(), DoubtSince: utc(g.DoubtSince), NoCountsFrom: utc(g.NoFrom()), ClosesAt: utc(g.ClosesAt()),
+		Lookup: g.Asking.Means, Asked: g.Asking.Times, Said: g.Asking.Said, SaidDetail: g.Asking.Detail, AskedAt: utc(g.Asking.AskedAt), AskAt: utc(g.Asking.NextAt),
 		Closed: g.Closed, CancelRequested: g.CancelRequested, Successor: g.Successor,
 	}
 	if p.Destination {

@@ -3,7 +3,9 @@ package explain
 import (
 	"fmt"
 	"strings"
+	"time"
 
+	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/job"
 )
 
@@ -55,9 +57,61 @@ func (e *explainer) unknown() {
 		e.Next, e.When = "nothing until a person says what happened; then it is closed", g.ClosesAt()
 		e.ask()
 	default:
-		e.Next, e.When = "its receiver is asked again and again, until it is closed", g.ClosesAt()
+		e.Next, e.When = "its receiver is asked by "+string(g.Promises.Lookup)+", again and again until it answers, or until it is closed at "+instant(g.ClosesAt()), g.Asking.NextAt
+		if !g.Asking.NextAt.IsZero() && e.story.Now.After(g.Asking.NextAt.Add(overdueAsk)) {
+			e.dof("%s", stalled[g.Asking.Means])
+		}
 		e.ask()
 	}
+	e.asked()
+}
+
+// overdueAsk is more than an asker needs to see that an instant has come.
+const overdueAsk = 30 * time.Second
+
+// stalled says what to look at where nobody asks, by who would.
+var stalled = map[machine.Means]string{
+	machine.MeansHTTP: "it is overdue: check that a scheduler runs whose duly.yaml has this lookup",
+	machine.MeansSQL:  "it is overdue: check that a scheduler runs whose duly.yaml has this lookup",
+	machine.MeansGo:   "it is overdue: check that a worker runs that has this lookup beside the kind's handler",
+}
+
+// asked notes how often its receiver was asked, and what it said last.
+func (e *explainer) asked() {
+	a := e.g.Asking
+	if a.Means == "" {
+		return
+	}
+	if a.Times == 0 {
+		e.Notes = append(e.Notes, "its receiver was not asked yet (by "+string(a.Means)+")")
+		return
+	}
+	note := fmt.Sprintf("its receiver was asked %s (by %s)", times(a.Times), a.Means)
+	if a.Said != "" {
+		note += fmt.Sprintf("; the last answer, asked for at %s: %s", instant(a.AskedAt), sayings[a.Said])
+		if a.Detail != "" {
+			note += " (" + a.Detail + ")"
+		}
+		if from := e.g.NoFrom(); a.Said == job.SaidNo && a.AskedAt.Before(from) {
+			note += ", which was asked too early to count: it may still have been working until " + instant(from)
+		}
+	}
+	e.Notes = append(e.Notes, note)
+}
+
+func times(n int32) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// sayings says each answer in words.
+var sayings = map[job.Said]string{
+	job.SaidYes:     "it happened",
+	job.SaidNo:      "it did not happen",
+	job.SaidWorking: "it is still working on it",
+	job.SaidNothing: "no answer that says anything",
 }
 
 // ask tells a person how to answer.

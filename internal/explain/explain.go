@@ -129,6 +129,8 @@ func (e *explainer) delivered() {
 	e.Why = "a worker reported it"
 	last, found := e.last(func(ev machine.Logged) bool { return ev.To == job.Delivered && ev.From != job.Delivered })
 	switch {
+	case found && last.Name == machine.AnswerYes && last.Actor == machine.ActorLookup:
+		e.Why = "its receiver said so when it was asked"
 	case found && last.Name == machine.AnswerYes:
 		e.Why = fmt.Sprintf("%s said that it happened: %s", actor(last.Actor), last.Detail)
 	case found && last.Late:

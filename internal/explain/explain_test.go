@@ -25,7 +25,16 @@ func kind(promises func(*machine.Promises)) machine.Kind {
 
 func none(*machine.Promises)     {}
 func window(p *machine.Promises) { p.Window = 24 * time.Hour }
-func lookup(p *machine.Promises) { p.Lookup = true }
+func lookup(p *machine.Promises) { p.Lookup = machine.MeansHTTP }
+func both(p *machine.Promises)   { window(p); lookup(p) }
+
+// asked says how far the asking about the story's job has come, by HTTP.
+func asked(s machine.Story, a machine.Asking) machine.Story {
+	a.Means = machine.MeansHTTP
+	s.Generations[len(s.Generations)-1].Asking = a
+	return s
+}
+
 func ready(k machine.Kind) machine.Row {
 	row, _ := machine.Begin(k, time.Time{}, began.Add(6*time.Hour), began)
 	row.Job = 7
@@ -122,7 +131,42 @@ func TestG12EveryStateIsExplained(t *testing.T) {
 			"it may have happened", "may have happened (TIMEOUT)", "does not allow a repeat now", "until a person says", "ask the receiver whether it acted",
 			"--as delivered", "--as not-delivered --evidence WHAT (counts if you looked after 2026-09-30 12:00:45 UTC)", "--as give-up",
 		}, began.Add(10*time.Second + 7*24*time.Hour)},
-		"unknown, asked": {tell(ready(kind(lookup)), lease(), timeout), job.Unknown, []string{"its receiver is asked again and again"}, began.Add(10*time.Second + 7*24*time.Hour)},
+		"unknown, to be asked": {
+			asked(tell(ready(kind(lookup)), lease(), timeout), machine.Asking{NextAt: began.Add(time.Minute)}),
+			job.Unknown,
+			[]string{"its receiver is asked by http, again and again until it answers, or until it is closed at 2026-10-07 12:00:10 UTC", "--as delivered", "was not asked yet (by http)"},
+			began.Add(time.Minute),
+		},
+		"unknown, asked": {
+			asked(tell(ready(kind(lookup)), lease(), timeout), machine.Asking{Times: 3, NextAt: began.Add(time.Hour), Said: job.SaidWorking, AskedAt: began.Add(time.Minute), Detail: "HTTP 202 Accepted"}),
+			job.Unknown,
+			[]string{"was asked 3 times (by http); the last answer, asked for at 2026-09-30 12:01:00 UTC: it is still working on it (HTTP 202 Accepted)"},
+			began.Add(time.Hour),
+		},
+		"unknown, asked too early": {
+			asked(tell(ready(kind(lookup)), lease(), timeout), machine.Asking{Times: 1, NextAt: began.Add(45 * time.Second), Said: job.SaidNo, AskedAt: began.Add(30 * time.Second)}),
+			job.Unknown,
+			[]string{"was asked once (by http)", "it did not happen, which was asked too early to count: it may still have been working until 2026-09-30 12:00:45 UTC"},
+			began.Add(45 * time.Second),
+		},
+		"unknown, asked by nobody": {
+			asked(tell(ready(kind(lookup)), lease(), timeout), machine.Asking{NextAt: began.Add(-time.Minute)}),
+			job.Unknown,
+			[]string{"overdue: check that a scheduler runs"},
+			began.Add(-time.Minute),
+		},
+		"answered by its receiver": {
+			tell(ready(kind(lookup)), lease(), timeout, machine.Event{Name: machine.AnswerYes, Fence: 1, Actor: machine.ActorLookup, Detail: "HTTP 200 OK"}),
+			job.Delivered,
+			[]string{"its receiver said so when it was asked at"},
+			time.Time{},
+		},
+		"retry in doubt, then asked": {
+			tell(ready(kind(both)), lease(), timeout),
+			job.Scheduled,
+			[]string{"once no repeat is possible, its receiver is asked (by http)"},
+			time.Time{},
+		},
 		"unknown, closed": {
 			tell(ready(kind(none)), lease(), timeout, machine.Event{Name: machine.Close, Fence: 1, Actor: "bob"}),
 			job.Unknown,

@@ -41,6 +41,9 @@ func (e *explainer) retry() {
 	e.Next = fmt.Sprintf("attempt %d begins, by the delayed announcement on the bus; should that be lost, the scheduler makes it ready 5 s later", e.g.Attempt+1)
 	if e.g.InDoubt() {
 		e.Next = fmt.Sprintf("attempt %d repeats the effect under the same key, since its receiver dedupes", e.g.Attempt+1)
+		if !e.g.PersonOnly() {
+			e.Next += fmt.Sprintf("; once no repeat is possible, its receiver is asked (by %s)", e.g.Promises.Lookup)
+		}
 	}
 	if wait, ok := e.last(func(ev machine.Logged) bool { return ev.To == job.Scheduled }); ok && waits[wait.Why] != "" {
 		e.Why += "; the delay is " + waits[wait.Why]

@@ -91,10 +91,11 @@ SELECT job, predecessor, successor, forced FROM duly.redrive WHERE job > $1 AND 
 
 -- name: check_lists
 -- $1 and $2 jobs that the page lies between: what is listed as quarantined, and as
--- unknown, with when that is closed and whether it is. No locks.
-SELECT job, generation, 'quarantined', NULL, false FROM duly.quarantine WHERE job > $1 AND job <= $2
+-- unknown, with when that is closed and whether it is, and how it is asked about, if it
+-- is. No locks.
+SELECT job, generation, 'quarantined', NULL, false, NULL FROM duly.quarantine WHERE job > $1 AND job <= $2
 UNION ALL
-SELECT job, generation, 'unknown', closes_at, closed FROM duly.unknown WHERE job > $1 AND job <= $2
+SELECT job, generation, 'unknown', closes_at, closed, CASE WHEN ask_at IS NOT NULL THEN lookup END FROM duly.unknown WHERE job > $1 AND job <= $2
 
 -- name: check_keys_of
 -- $1 hashes of keys: what they lead to. No locks.

@@ -96,7 +96,7 @@ func (m *mob) act() {
 	ctx := m.t.Context()
 	refs, keys := m.refs(1 + m.rand.IntN(5))
 	var err error
-	switch m.rand.IntN(20) {
+	switch m.rand.IntN(21) {
 	case 0, 1:
 		err = m.enqueueSome()
 	case 2, 3, 4, 5, 6:
@@ -105,6 +105,8 @@ func (m *mob) act() {
 		m.grants = append(m.grants, leases.Grants...)
 	case 7, 8, 9, 10, 11:
 		err = m.report()
+	case 20:
+		err = m.inquire()
 	case 12:
 		err = m.HoldRefs(ctx, refs, job.HoldRate, time.Duration(m.rand.IntN(5))*time.Millisecond)
 	case 13, 14:
@@ -187,6 +189,21 @@ func (m *mob) report() error {
 	return err
 }
 
+// inquire asks about what is unknown; now and then nobody answers.
+func (m *mob) inquire() error {
+	questions, err := m.TakeQuestions(m.t.Context(), kind, machine.MeansHTTP, 1+m.rand.IntN(4), time.Duration(m.rand.IntN(3))*time.Millisecond)
+	var replies []machine.Reply
+	for _, q := range questions {
+		if m.rand.IntN(4) > 0 {
+			replies = append(replies, machine.Reply{Question: q, Said: job.Sayings()[m.rand.IntN(4)]})
+		}
+	}
+	if err == nil && len(replies) > 0 {
+		_, err = m.Answer(m.t.Context(), replies)
+	}
+	return err
+}
+
 func (m *mob) sweep() error {
 	ctx := m.t.Context()
 	_, _, err := m.Expire(ctx, 50)
@@ -207,7 +224,7 @@ func TestG12RowsAgreeWithTheirEventsAfterAnyConcurrentTraffic(t *testing.T) {
 	for name, promise := range map[string]func(*machine.Kind){
 		"no promises": func(*machine.Kind) {},
 		"window":      func(k *machine.Kind) { k.Promises.Window = 300 * time.Millisecond },
-		"lookup":      func(k *machine.Kind) { k.Promises.Lookup = true },
+		"lookup":      func(k *machine.Kind) { k.Promises.Lookup = machine.MeansHTTP },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -308,6 +325,7 @@ func TestCheckTellsEveryCorruptionAndNothingElse(t *testing.T) {
 		"not listed as quarantined": {`DELETE FROM duly.quarantine WHERE job = ` + of("poison-0"), []broken{{"poison-0", 1, machine.RuleQuarantine}}},
 		"not listed as unknown":     {`DELETE FROM duly.unknown`, []broken{{"unknown-0", 1, machine.RuleUnknown}}},
 		"listed as closed":          {`UPDATE duly.unknown SET closed = true`, []broken{{"unknown-0", 1, machine.RuleUnknown}}},
+		"asked by other means":      {`UPDATE duly.unknown SET lookup = 'sql', ask_at = now()`, []broken{{"unknown-0", 1, machine.RuleUnknown}}},
 		"listed as closing later":   {`UPDATE duly.unknown SET closes_at = closes_at + interval '1 d'`, []broken{{"unknown-0", 1, machine.RuleUnknown}}},
 		"listed and delivered": {`INSERT INTO duly.quarantine (job, generation, kind, at, reason, fingerprint)
 			SELECT id, 1, kind, now(), 'permanent', 'f' FROM duly.job WHERE key = 'done-0'`, []broken{{"done-0", 1, machine.RuleQuarantine}}},

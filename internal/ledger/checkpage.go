@@ -22,6 +22,7 @@ type checked struct {
 	quarantined, unknown    bool // listed so
 	closes                  *time.Time
 	closed                  bool
+	lookup                  string // by which means it is asked about
 }
 
 // checkedJob is all that a page holds about a job but its events.
@@ -131,7 +132,8 @@ func (p *checkPage) lists(ctx context.Context) error {
 	var list string
 	var closes *time.Time
 	var closed bool
-	_, err = pgx.ForEachRow(rows, []any{&id, &generation, &list, &closes, &closed}, func() error {
+	var lookup *string
+	_, err = pgx.ForEachRow(rows, []any{&id, &generation, &list, &closes, &closed, &lookup}, func() error {
 		g := p.generation(id, generation)
 		switch {
 		case g == nil:
@@ -139,7 +141,7 @@ func (p *checkPage) lists(ctx context.Context) error {
 				Job: id, Generation: generation, Rule: ruleOf(list), Stored: "listed as " + list, Folded: "no such generation",
 			})
 		case list == string(job.Unknown):
-			g.unknown, g.closes, g.closed = true, closes, closed
+			g.unknown, g.closes, g.closed, g.lookup = true, closes, closed, value(lookup)
 		default:
 			g.quarantined = true
 		}
@@ -298,9 +300,9 @@ func (g *checked) beside() []machine.Disagreement {
 		}
 	}
 	r := g.row
-	differ(machine.RuleQuarantine, listing(g.quarantined, "", nil, false), listing(listed(r, job.Quarantined), "", nil, false))
+	differ(machine.RuleQuarantine, listing(g.quarantined, "", nil, false, ""), listing(listed(r, job.Quarantined), "", nil, false, ""))
 	closes := null(r.ClosesAt().Truncate(time.Microsecond))
-	differ(machine.RuleUnknown, listing(g.unknown, "closes", g.closes, g.closed), listing(listed(r, job.Unknown), "closes", closes, r.Closed))
+	differ(machine.RuleUnknown, listing(g.unknown, "closes", g.closes, g.closed, g.lookup), listing(listed(r, job.Unknown), "closes", closes, r.Closed, asked(r)))
 	promote := null(r.PromoteAt())
 	differ(machine.RuleInstants, "promote_at "+when(g.promote), "promote_at "+when(promote))
 	if late := g.expires == nil || !r.Deadline.IsZero() && g.expires.After(r.Deadline); r.State.Pending() && !r.Deadline.IsZero() && late {
@@ -312,8 +314,16 @@ func (g *checked) beside() []machine.Disagreement {
 	return all
 }
 
+// asked is by which means a row is to be asked about.
+func asked(r machine.Row) string {
+	if !r.PersonOnly() && listed(r, job.Unknown) {
+		return string(r.Promises.Lookup)
+	}
+	return ""
+}
+
 // listing describes an entry of a list.
-func listing(is bool, what string, at *time.Time, closed bool) string {
+func listing(is bool, what string, at *time.Time, closed bool, lookup string) string {
 	switch {
 	case !is:
 		return "not listed"
@@ -322,7 +332,11 @@ func listing(is bool, what string, at *time.Time, closed bool) string {
 	case closed:
 		return "listed, closed, " + what + " " + when(at)
 	}
-	return "listed, open, " + what + " " + when(at)
+	asked := ""
+	if lookup != "" {
+		asked = ", asked by " + lookup
+	}
+	return "listed, open, " + what + " " + when(at) + asked
 }
 
 func when(t *time.Time) string {

@@ -87,10 +87,12 @@ DELETE FROM duly.quarantine q USING unnest($1::bigint[], $2::integer[]) AS t (jo
 WHERE q.job = t.job AND q.generation = t.generation
 
 -- name: unknown_put
--- Lists generations whose outcome is unknown; one element each; closing updates.
-INSERT INTO duly.unknown (job, generation, kind, at, code, fingerprint, detail, closes_at, closed)
-SELECT * FROM unnest($1::bigint[], $2::integer[], $3::smallint[], $4::timestamptz[], $5::text[], $6::text[], $7::text[], $8::timestamptz[], $9::boolean[])
-ON CONFLICT (job, generation) DO UPDATE SET closed = excluded.closed
+-- Lists generations whose outcome is unknown, and when each is asked about first; one
+-- element each; closing updates.
+INSERT INTO duly.unknown (job, generation, kind, at, code, fingerprint, detail, closes_at, closed, lookup, ask_at)
+SELECT * FROM unnest($1::bigint[], $2::integer[], $3::smallint[], $4::timestamptz[], $5::text[], $6::text[], $7::text[], $8::timestamptz[], $9::boolean[],
+                     $10::text[], $11::timestamptz[])
+ON CONFLICT (job, generation) DO UPDATE SET closed = excluded.closed, ask_at = excluded.ask_at
 
 -- name: unknown_drop
 -- $1 jobs, $2 generations: no longer unknown, or no longer the current generation.

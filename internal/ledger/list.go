@@ -56,10 +56,14 @@ func (l *Ledger) listNeeding(ctx context.Context, req machine.ListRequest, kind 
 		var kind int16
 		var reason, class, code, detail *string
 		var closes *time.Time
-		if err := r.Scan(&e.Job, &kind, &e.Key, &e.Generation, &e.State, &reason, &class, &code, &e.Attempts, &e.Fence,
-			&e.Fingerprint, &detail, &e.At, &closes, &e.Closed); err != nil {
+		var ask asking
+		if err := r.Scan(append([]any{
+			&e.Job, &kind, &e.Key, &e.Generation, &e.State, &reason, &class, &code, &e.Attempts, &e.Fence,
+			&e.Fingerprint, &detail, &e.At, &closes, &e.Closed,
+		}, ask.scanInto()...)...); err != nil {
 			return e, err
 		}
+		e.Ask(ask.of())
 		e.Reason, e.Class, e.Code = job.Reason(value(reason)), job.Class(value(class)), job.Code(value(code))
 		e.Detail, e.ClosesAt = value(detail), value(closes)
 		kinds = append(kinds, kind)

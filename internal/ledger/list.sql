@@ -4,11 +4,12 @@
 -- begins, null for the beginning; $8 the most. Reads the small tables of quarantined
 -- and unknown generations, and the rows that they name. No locks.
 SELECT d.job, d.kind, j.key, d.generation, d.state, j.reason, j.last_class, j.last_code, j.attempt, j.fence,
-       d.fingerprint, d.detail, d.at, d.closes_at, d.closed
-FROM (SELECT job, generation, kind, at, 'quarantined' AS state, fingerprint, detail, NULL::timestamptz AS closes_at, false AS closed
+       d.fingerprint, d.detail, d.at, d.closes_at, d.closed, d.lookup, d.asked, d.ask_at, d.said, d.asked_at, d.said_detail
+FROM (SELECT job, generation, kind, at, 'quarantined' AS state, fingerprint, detail, NULL::timestamptz AS closes_at, false AS closed,
+             NULL AS lookup, NULL::integer AS asked, NULL::timestamptz AS ask_at, NULL AS said, NULL::timestamptz AS asked_at, NULL AS said_detail
       FROM duly.quarantine
       UNION ALL
-      SELECT job, generation, kind, at, 'unknown', fingerprint, detail, closes_at, closed
+      SELECT job, generation, kind, at, 'unknown', fingerprint, detail, closes_at, closed, lookup, asked, ask_at, said, asked_at, said_detail
       FROM duly.unknown) d
      JOIN duly.job j ON j.id = d.job AND j.generation = d.generation
 WHERE ($1::text IS NULL OR d.state = $1) AND ($2::smallint IS NULL OR d.kind = $2)

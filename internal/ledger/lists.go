@@ -29,6 +29,7 @@ func (l *Ledger) queueLists(ctx context.Context, batch *pgx.Batch, w *writer) er
 		switch is, was := listed(row, job.Unknown), listed(before, job.Unknown); {
 		case is && (!was || row.Closed != before.Closed):
 			unknown.add(row, kind, w.details[at])
+			unknown.ask(row.BeginAsking(w.now))
 		case was && !is:
 			noUnknown.add(row, kind, "")
 		}
@@ -41,7 +42,7 @@ func (l *Ledger) queueLists(ctx context.Context, batch *pgx.Batch, w *writer) er
 	}
 	if n := len(unknown.jobs); n > 0 {
 		u := unknown
-		batch.Queue(stmt("unknown_put"), u.jobs, u.generations, u.kinds, slices.Repeat([]time.Time{w.now}, n), u.codes, u.prints, u.details, u.closesAt, u.closed)
+		batch.Queue(stmt("unknown_put"), u.jobs, u.generations, u.kinds, slices.Repeat([]time.Time{w.now}, n), u.codes, u.prints, u.details, u.closesAt, u.closed, u.lookups, u.askAt)
 	}
 	return nil
 }
@@ -58,6 +59,8 @@ type listRows struct {
 	classes, codes, details []*string
 	closesAt                []time.Time
 	closed                  []bool
+	lookups                 []*string
+	askAt                   []*time.Time
 }
 
 func (s *listRows) add(r machine.Row, kind int16, detail string) {
@@ -67,6 +70,11 @@ func (s *listRows) add(r machine.Row, kind int16, detail string) {
 	s.classes, s.codes, s.details = append(s.classes, orNull(r.LastClass)), append(s.codes, orNull(r.LastCode)), append(s.details, orNull(detail))
 	s.closesAt = append(s.closesAt, r.DoubtSince.Add(r.Promises.ResolveWithin))
 	s.closed = append(s.closed, r.Closed)
+}
+
+// ask is how the row added last is asked about.
+func (s *listRows) ask(a machine.Asking) {
+	s.lookups, s.askAt = append(s.lookups, orNull(a.Means)), append(s.askAt, null(a.NextAt))
 }
 
 func (s *listRows) queueDrop(batch *pgx.Batch, statement string) {

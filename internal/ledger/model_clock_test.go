@@ -100,7 +100,7 @@ var shifts = []string{
 	        first_ready_at = first_ready_at - $1::interval, origin_at = origin_at - $1::interval, wake_at = wake_at - $1::interval,
 	        promote_at = promote_at - $1::interval, expires_at = expires_at - $1::interval, leased_at = leased_at - $1::interval,
 	        ended_at = ended_at - $1::interval, doubt_since = doubt_since - $1::interval, doubt_until = doubt_until - $1::interval`,
-	`UPDATE duly.unknown SET at = at - $1::interval, closes_at = closes_at - $1::interval`,
+	`UPDATE duly.unknown SET at = at - $1::interval, closes_at = closes_at - $1::interval, ask_at = ask_at - $1::interval, asked_at = asked_at - $1::interval`,
 	`UPDATE duly.quarantine SET at = at - $1::interval`,
 	`UPDATE duly.worker SET seen_at = seen_at - $1::interval, ended_at = ended_at - $1::interval`,
 	`UPDATE duly.lease SET at = at - $1::interval, ends_at = ends_at - $1::interval`,
@@ -148,6 +148,7 @@ func (tw *twins) told(s machine.Story, virtual func(time.Time) time.Time) tale {
 		g.Job, g.Kind = 0, machine.Kind{}
 		for _, at := range []*time.Time{
 			&g.Created, &g.Origin, &g.FirstReady, &g.Due, &g.Deadline, &g.WakeAt, &g.LeasedAt, &g.DoubtSince, &g.DoubtUntil, &g.Ended,
+			&g.Asking.NextAt, &g.Asking.AskedAt,
 		} {
 			*at = virtual(*at)
 		}

@@ -217,6 +217,9 @@ func (tw *twins) settle() {
 }
 
 func (tw *twins) result() job.Result {
+	if tw.doubtful && rapid.IntRange(0, 4).Draw(tw.t, "doubt") > 0 {
+		return job.MayBeDone(job.CodeTimeout, "no answer in 60 s")
+	}
 	switch rapid.IntRange(0, 6).Draw(tw.t, "result") {
 	case 0, 1:
 		return job.Done(&job.Receipt{ID: "r", Status: "200"})
@@ -285,6 +288,105 @@ func (tw *twins) closeUnknown() {
 	tw.alike("close", pg, mem)
 }
 
+// question is an unknown outcome that was taken from both ledgers, each with its own number
+// of the job, and instants of the model's time.
+type question struct{ pg, mem machine.Question }
+
+// doubts makes some jobs unknown, and lets time pass.
+func (tw *twins) doubts() {
+	kind := kindNamed("lookup")
+	var specs []job.Spec
+	for _, key := range []string{"a", "b", "c"} {
+		specs = append(specs, job.Spec{Kind: kind.Name, Key: key, Destination: "d", Payload: []byte(`{}`)})
+	}
+	pg, mem := both(tw, "enqueue",
+		func() ([]machine.Enqueued, error) { return tw.pg.Enqueue(tw.clock.ctx, tw.clock.pool, specs) },
+		func() ([]machine.Enqueued, error) { return tw.mem.Enqueue(tw.clock.ctx, specs) })
+	tw.accepted("enqueue", specs, pg, mem)
+	w := tw.workers[0]
+	for _, key := range tw.keys {
+		ref := job.Ref{Job: tw.ids[key], Generation: 1, Emission: 1}
+		both(tw, "lease",
+			func() (machine.Leases, error) {
+				return tw.pg.Lease(tw.clock.ctx, machine.LeaseRequest{Worker: w, Kind: kind, Refs: []job.Ref{ref}})
+			},
+			func() (machine.Leases, error) {
+				return tw.mem.Lease(tw.clock.ctx, machine.LeaseRequest{Worker: w, Kind: kind, Refs: tw.inMem([]job.Ref{ref})})
+			})
+		tw.held = append(tw.held, held{key, 1, 1, kind, w})
+		report := machine.Report{
+			Attempt: machine.Attempt{Job: tw.ids[key], Generation: 1, Fence: 1}, Result: job.MayBeDone(job.CodeTimeout, "no answer in 60 s"), Kind: &kind,
+		}
+		inMem := report
+		inMem.Job = tw.memIDs[key]
+		both(tw, "settle",
+			func() ([]machine.Settled, error) { return tw.pg.Settle(tw.clock.ctx, w, []machine.Report{report}) },
+			func() ([]machine.Settled, error) { return tw.mem.Settle(tw.clock.ctx, w, []machine.Report{inMem}) })
+	}
+	tw.pass()
+}
+
+// ask takes everything that is to be asked about, as an asker does that may be lost.
+func (tw *twins) ask() {
+	kind := tw.kind()
+	pg, mem := both(tw, "take questions",
+		func() ([]machine.Question, error) {
+			return tw.pg.TakeQuestions(tw.clock.ctx, kind.Name, machine.MeansSQL, 100, time.Minute)
+		},
+		func() ([]machine.Question, error) {
+			return tw.mem.TakeQuestions(tw.clock.ctx, kind.Name, machine.MeansSQL, 100, time.Minute)
+		})
+	byKey := func(a, b machine.Question) int { return strings.Compare(a.Key, b.Key) }
+	slices.SortFunc(pg, byKey)
+	slices.SortFunc(mem, byKey)
+	var shown, wanted []machine.Question
+	for _, q := range pg {
+		q.Job, q.AskedAt, q.Next = 0, tw.clock.toVirtual(q.AskedAt), tw.clock.toVirtual(q.Next)
+		shown = append(shown, q)
+	}
+	for _, q := range mem {
+		q.Job = 0
+		wanted = append(wanted, q)
+	}
+	tw.alike("questions", shown, wanted)
+	for i := range pg {
+		q := question{pg[i], mem[i]}
+		q.pg.AskedAt, q.pg.Next = shown[i].AskedAt, shown[i].Next
+		tw.asked = append(tw.asked, q)
+		tw.happened["asked"]++
+	}
+}
+
+// answer brings answers to what was asked: some again, some late, some with another word
+// than before.
+func (tw *twins) answer() {
+	if len(tw.asked) == 0 {
+		tw.t.Skip("nothing was asked yet")
+	}
+	var pgReplies, memReplies []machine.Reply
+	seen := make(map[int64]bool)
+	for range rapid.IntRange(1, 3).Draw(tw.t, "answers") {
+		q := rapid.SampledFrom(tw.asked[max(0, len(tw.asked)-4):]).Draw(tw.t, "question")
+		if seen[q.pg.Job] {
+			continue
+		}
+		seen[q.pg.Job] = true
+		r := machine.Reply{Said: rapid.SampledFrom(job.Sayings()).Draw(tw.t, "said"), Detail: "HTTP 200"}
+		if r.Said == job.SaidYes {
+			r.Receipt = &job.Receipt{ID: "m-1"}
+		}
+		r.Question = q.pg
+		r.AskedAt, r.Next = tw.clock.toReal(q.pg.AskedAt), tw.clock.toReal(q.pg.Next)
+		pgReplies = append(pgReplies, r)
+		r.Question = q.mem
+		memReplies = append(memReplies, r)
+	}
+	pg, mem := both(tw, "answer",
+		func() ([]machine.Answered, error) { return tw.pg.Answer(tw.clock.ctx, pgReplies) },
+		func() ([]machine.Answered, error) { return tw.mem.Answer(tw.clock.ctx, memReplies) })
+	tw.alike("answers", pg, mem)
+}
+
 // patrol looks at everything, or ends its walk, and removes what is old.
 func (tw *twins) patrol() {
 	const retention = 40 * time.Minute
@@ -325,7 +427,9 @@ func (tw *twins) list() {
 		func() ([]machine.Entry, error) { return listed(tw.clock.ctx, tw.mem, req) })
 	for i := range pg {
 		e := &pg[i]
-		e.At, e.WakeAt, e.ClosesAt = tw.clock.toVirtual(e.At), tw.clock.toVirtual(e.WakeAt), tw.clock.toVirtual(e.ClosesAt)
+		for _, at := range []*time.Time{&e.At, &e.WakeAt, &e.ClosesAt, &e.AskAt, &e.AskedAt} {
+			*at = tw.clock.toVirtual(*at)
+		}
 	}
 	alike := func(all []machine.Entry) []machine.Entry {
 		for i := range all {

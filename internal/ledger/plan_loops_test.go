@@ -51,6 +51,7 @@ func (c *crew) plannedStatements(jobs []int64) []planned {
 		{"seek", "leases_over", []any{old, 5 * time.Second, 1}},
 		{"seek", "leases_of", []any{c.worker.ID, old, 50 * time.Second, 100}},
 		{"seek", "closing_page", []any{500}},
+		{"hot", "ask_due", []any{int16(1), "http", 8}},
 		{"seek", "figures", []any{10_000}},
 		{"seek", "figures_lease", []any{100}},
 		{"seek", "judge_lost", []any{jobs, ones, ones, jobs}},

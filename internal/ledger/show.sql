@@ -6,7 +6,8 @@ SELECT j.id, j.generation, j.kind, j.state, j.waiting, j.hold, j.reason, j.attem
        j.worker, j.leased_at, j.lease_limit, j.doubt_since, j.doubt_until, j.terms, j.flags, j.successor,
        j.last_class, j.last_code,
        j.subject, j.period, j.destination, j.deadline_zone, j.deadline_local, j.payload, j.ended_at, j.receipt,
-       coalesce(q.detail, u.detail), coalesce(q.fingerprint, u.fingerprint)
+       coalesce(q.detail, u.detail), coalesce(q.fingerprint, u.fingerprint),
+       u.lookup, u.asked, u.ask_at, u.said, u.asked_at, u.said_detail
 FROM duly.job j
      LEFT JOIN duly.quarantine q ON q.job = j.id AND q.generation = j.generation
      LEFT JOIN duly.unknown u ON u.job = j.id AND u.generation = j.generation

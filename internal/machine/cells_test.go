@@ -171,7 +171,7 @@ var special = map[string]func(*Row){
 		inDoubt(r, 40*time.Minute)
 		r.Promises.Window = 30 * time.Minute
 	},
-	"in doubt, askable":        func(r *Row) { inDoubt(r, 10*time.Minute); r.Promises.Lookup, r.Announced = true, false },
+	"in doubt, askable":        func(r *Row) { inDoubt(r, 10*time.Minute); r.Promises.Lookup, r.Announced = MeansHTTP, false },
 	"noted permanent":          func(r *Row) { r.Reason = job.ReasonPermanent },
 	"closed":                   func(r *Row) { r.Closed = true },
 	"closed, cancel requested": func(r *Row) { r.Closed, r.CancelRequested = true, true },

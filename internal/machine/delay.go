@@ -27,12 +27,15 @@ func (p Policy) Delay(n int32, chance float64) time.Duration {
 
 // chance draws from the identity of an attempt: the same attempt always waits the
 // same, two jobs do not wait together.
-func (r Row) chance() float64 {
+func (r Row) chance() float64 { return r.chanceOf(r.Attempt) }
+
+// chanceOf draws for the n-th of the generation's attempts, or, below zero, of its asks.
+func (r Row) chanceOf(n int32) float64 {
 	h := fnv.New64a()
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:8], uint64(r.Job))          //nolint:gosec // a hash takes any bits
 	binary.BigEndian.PutUint32(b[8:12], uint32(r.Generation)) //nolint:gosec // as above
-	binary.BigEndian.PutUint32(b[12:], uint32(r.Attempt))     //nolint:gosec // as above
+	binary.BigEndian.PutUint32(b[12:], uint32(n))             //nolint:gosec // as above
 	_, _ = h.Write(b[:])                                      // a hash does not fail
 	x := h.Sum64()
 	// FNV mixes its low bits poorly for short input; one round of a finaliser does.

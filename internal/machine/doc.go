@@ -32,7 +32,8 @@
 // What ledgers and loops hand each other lies here too, beside Row, so that no loop
 // knows which ledger it works on: requests (enqueued.go), leases and reports (lease.go,
 // report.go), the outbox (outbox.go), what persons decide (person.go, denied.go), sweeps
-// (sweep.go), what is shown (story.go), and the errors that loops act on (errors.go).
+// (sweep.go), what is shown (story.go), how unknown outcomes are asked about (asking.go), and the errors that loops act
+// on (errors.go).
 //
 // The package knows no clock, no randomness and no I/O: now is the ledger's clock,
 // given by the caller, and jitter is drawn from the row's identity.

@@ -22,13 +22,13 @@ func testKind(p Promises) Kind {
 // promiseSets are neither, either and both promises, by name.
 func promiseSets() map[string]Promises {
 	base := DefaultPromises(10 * time.Second)
-	with := func(window time.Duration, lookup bool) Promises {
+	with := func(window time.Duration, lookup Means) Promises {
 		p := base
 		p.Window, p.Lookup = window, lookup
 		return p
 	}
 	return map[string]Promises{
-		"none": base, "window": with(30*time.Minute, false), "lookup": with(0, true), "both": with(30*time.Minute, true),
+		"none": base, "window": with(30*time.Minute, ""), "lookup": with(0, MeansHTTP), "both": with(30*time.Minute, MeansGo),
 	}
 }
 
@@ -265,7 +265,7 @@ func change(v reflect.Value) {
 	case *time.Time:
 		*f = epoch
 	case *Promises:
-		f.Lookup = true
+		f.Lookup = MeansHTTP
 	default:
 		switch v.Kind() {
 		case reflect.String:

@@ -76,7 +76,7 @@ func (u universe) explore(counts func(wrong string) bool) (*finding, int) {
 // promised are the promises to explore, by name.
 func promised() map[string]Promises {
 	all := map[string]Promises{
-		"neither": {}, "window": {Window: remembered * unit}, "lookup": {Lookup: true}, "both": {Window: remembered * unit, Lookup: true},
+		"neither": {}, "window": {Window: remembered * unit}, "lookup": {Lookup: MeansHTTP}, "both": {Window: remembered * unit, Lookup: MeansHTTP},
 	}
 	for name, p := range all {
 		p.Settle, p.ResolveWithin = unit, 4*unit

@@ -61,8 +61,8 @@ type Promises struct {
 	// Window: the receiver dedupes on the effect key for at least this long after it
 	// acted. Zero: it does not dedupe.
 	Window time.Duration `json:"window,omitempty"`
-	// Lookup: the receiver can be asked about an effect key.
-	Lookup bool `json:"lookup,omitempty"`
+	// Lookup: the receiver can be asked about an effect key, by these means.
+	Lookup Means `json:"lookup,omitempty"`
 	// Settle is how long the receiver may go on working on a request. Default 2 × limit.
 	Settle time.Duration `json:"settle"`
 	// ResolveWithin is how long an unknown outcome is worth asking about, from the

@@ -87,7 +87,7 @@ func (r Row) promises() Promises {
 
 // PersonOnly reports whether an unknown outcome of the generation can be settled
 // by nobody but a person: its receiver cannot be asked, or is asked no more.
-func (r Row) PersonOnly() bool { return !r.promises().Lookup || r.Closed }
+func (r Row) PersonOnly() bool { return r.promises().Lookup == "" || r.Closed }
 
 // Repeatable reports whether another attempt, begun at the instant begin, would
 // end, with all that its receiver may do afterwards, inside the window in which the

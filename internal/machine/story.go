@@ -49,6 +49,8 @@ type Generation struct {
 	Receipt *job.Receipt
 	// Detail is the evidence of what is quarantined or unknown, and Fingerprint its group.
 	Detail, Fingerprint string
+	// Asking is how far the asking about an unknown outcome has come.
+	Asking Asking
 }
 
 // Logged is one event as it is kept.
@@ -128,6 +130,19 @@ type Entry struct {
 	// ClosesAt is when an unknown outcome is asked about no more.
 	ClosesAt time.Time `json:"closes_at,omitzero"`
 	Closed   bool      `json:"closed,omitempty"`
+	// Lookup is by which means its receiver is asked about it, and Asked how often it was.
+	Lookup Means `json:"lookup,omitempty"`
+	Asked  int32 `json:"asked,omitempty"`
+	// Said is the last answer, asked for at AskedAt.
+	Said    job.Said  `json:"said,omitempty"`
+	AskedAt time.Time `json:"asked_at,omitzero"`
+	// AskAt is when it is asked next.
+	AskAt time.Time `json:"ask_at,omitzero"`
+}
+
+// Ask fills in how far the asking about the entry has come.
+func (e *Entry) Ask(a Asking) {
+	e.Lookup, e.Asked, e.Said, e.AskedAt, e.AskAt = a.Means, a.Times, a.Said, a.AskedAt, a.NextAt
 }
 
 // RepeatUntil is the last instant at which an effect in doubt may begin again; zero

@@ -33,7 +33,7 @@ func drawKind(t *rapid.T) Kind {
 	p.Jitter = rapid.Float64Range(0, 1).Draw(t, "jitter")
 	p.UnclassifiedCap = rapid.Int32Range(1, 3).Draw(t, "unclassified_cap")
 	promises := DefaultPromises(p.Limit)
-	promises.Lookup = rapid.Bool().Draw(t, "lookup")
+	promises.Lookup = rapid.SampledFrom([]Means{"", MeansHTTP, MeansSQL, MeansGo}).Draw(t, "lookup")
 	if rapid.Bool().Draw(t, "dedupes") {
 		promises.Window = between("window", time.Minute, 24*time.Hour)
 	}

@@ -71,6 +71,14 @@ func (l *Ledger) store(g *generation, row machine.Row, change machine.Change, no
 	if r := change.Record; r != nil && r.To != r.From {
 		l.arrive(g, row, r, now)
 	}
+	switch {
+	case row.State != job.Unknown || !row.Current():
+		g.asking = machine.Asking{}
+	case g.row.State != job.Unknown:
+		g.asking = row.BeginAsking(now)
+	case row.Closed:
+		g.asking.NextAt = time.Time{}
+	}
 	if row.State == job.Leased && g.row.State != job.Leased && row.Attempt == 1 {
 		g.first = row.LeasedAt
 	}

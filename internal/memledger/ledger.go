@@ -61,6 +61,8 @@ type generation struct {
 	first, ended time.Time
 	// detail is the evidence of how it ended, and fingerprint its group.
 	detail, fingerprint string
+	// asking is how far the asking about an unknown outcome has come.
+	asking machine.Asking
 }
 
 // Option changes how a Ledger is made.

@@ -65,6 +65,7 @@ func (l *Ledger) generation(e *entry, g *generation) machine.Generation {
 	shown := machine.Generation{
 		Row: l.row(e, g), Destination: g.destination, Payload: bytes.Clone(g.payload),
 		DeadlineZone: g.deadlineZone, DeadlineLocal: g.deadlineLocal, Ended: g.ended, Receipt: g.receipt,
+		Asking: g.asking,
 	}
 	if g.row.Current() && (g.row.State == job.Quarantined || g.row.State == job.Unknown) {
 		shown.Detail, shown.Fingerprint = g.detail, g.fingerprint
@@ -131,6 +132,7 @@ func (l *Ledger) entry(e *entry, needing bool) (machine.Entry, bool) {
 	shown.At, shown.Detail, shown.Fingerprint, shown.Closed = g.ended, g.detail, g.fingerprint, r.Closed
 	if r.State == job.Unknown {
 		shown.ClosesAt = r.ClosesAt()
+		shown.Ask(g.asking)
 	}
 	return shown, r.State == job.Quarantined || r.State == job.Unknown
 }
