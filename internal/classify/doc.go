@@ -49,4 +49,10 @@
 // Enhanced status codes (RFC 3463) refine the code: x.1.y is about the address,
 // x.7.y about policy. Their first digit never overrules the reply's own, and one
 // that contradicts it is ignored.
+//
+// # Lookups
+//
+// An answer to the question what became of an effect is read by rules that the kind
+// states. They cannot make a "no" of statuses that speak of the request and not of the
+// effect: a "no" is followed by another attempt.
 package classify

@@ -2,7 +2,11 @@ package sweep
 
 import (
 	"context"
+	"log/slog"
+	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"duly.dev/duly/internal/pause"
 )
@@ -21,13 +25,36 @@ type loop struct {
 // must not stop a loop for good.
 const roundBound = time.Minute
 
+// runner runs loops.
+type runner struct {
+	watch    Steady
+	log      *slog.Logger
+	failures *prometheus.CounterVec // by loop
+}
+
+// Steady says whether what is seen of the ledger may be acted on.
+type Steady interface {
+	// Steady is false for a while after the ledger's clock has stepped.
+	Steady(ctx context.Context) (bool, error)
+}
+
+// all runs the loops until ctx ends, and returns its error.
+func (r *runner) all(ctx context.Context, loops []loop) error {
+	var running sync.WaitGroup
+	for _, l := range loops {
+		running.Go(func() { r.run(ctx, l) })
+	}
+	running.Wait()
+	return ctx.Err()
+}
+
 // run makes rounds until ctx ends. What goes wrong is counted and tried again; of a
 // series of failures ever fewer are logged.
-func (s *Sweeper) run(ctx context.Context, l loop) {
+func (r *runner) run(ctx context.Context, l loop) {
 	var wait pause.Backoff
 	failures := 0
 	for ctx.Err() == nil {
-		more, err := s.once(ctx, l)
+		more, err := r.once(ctx, l)
 		rest := l.every
 		switch {
 		case ctx.Err() != nil:
@@ -35,12 +62,12 @@ func (s *Sweeper) run(ctx context.Context, l loop) {
 		case err != nil:
 			rest = wait.Next()
 			failures++
-			s.metrics.failures.WithLabelValues(l.name).Inc()
+			r.failures.WithLabelValues(l.name).Inc()
 			if l.lost != nil {
 				l.lost()
 			}
 			if failures&(failures-1) == 0 {
-				s.log.WarnContext(ctx, "sweeping", "sweep", l.name, "error", err, "failures", failures, "next_in", rest)
+				r.log.WarnContext(ctx, "sweeping", "sweep", l.name, "error", err, "failures", failures, "next_in", rest)
 			}
 		case more:
 			rest = 0
@@ -53,10 +80,10 @@ func (s *Sweeper) run(ctx context.Context, l loop) {
 	}
 }
 
-func (s *Sweeper) once(ctx context.Context, l loop) (more bool, err error) {
+func (r *runner) once(ctx context.Context, l loop) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, roundBound)
 	defer cancel()
-	steady, err := s.options.Watch.Steady(ctx)
+	steady, err := r.watch.Steady(ctx)
 	if err != nil || !steady {
 		return false, err
 	}

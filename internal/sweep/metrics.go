@@ -40,7 +40,6 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		return g
 	}
 	m := &metrics{
-		failures:     counters("sweep_failures_total", "Rounds of a sweep that failed; the next follows.", "sweep"),
 		leasesEnded:  counters("leases_ended_total", "Leases that a sweep ended, by why and by what became of their generations.", "why", "state", "reason"),
 		expired:      counters("jobs_expired_total", "Generations that were ended while they waited, by where they ended and why.", "state", "reason"),
 		reemitted:    counters("reemitted_total", "References that the bus had lost and that were announced anew. About 0 when all is well.", "lane"),
@@ -65,6 +64,10 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		oldestLease:       gauge("leased_oldest_seconds", "Age of the oldest lease that runs and is not over; where there are too many to look at, none is older."),
 		oldestDue:         gauge("due_oldest_seconds", "How long the generation that is first in line has been due without being promoted."),
 	}
+	var err error
+	if m.failures, err = shared(r, newFailures()); err != nil {
+		return nil, fmt.Errorf("registering the metrics of the sweeps: %w", err)
+	}
 	if r == nil {
 		return m, nil
 	}
@@ -72,10 +75,17 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	for _, c := range all {
 		errs = append(errs, r.Register(c))
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err = errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("registering the metrics of the sweeps: %w", err)
 	}
 	return m, nil
+}
+
+// newFailures counts the rounds that failed, by the name of the sweep.
+func newFailures() *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "duly", Name: "sweep_failures_total", Help: "Rounds of a sweep that failed; the next follows.",
+	}, []string{"sweep"})
 }
 
 func (m *metrics) leases(why string, ended machine.Tally) {

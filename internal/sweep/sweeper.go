@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -50,8 +49,7 @@ type Upkeep interface {
 
 // Watch says whether what is seen of the ledger may be acted on.
 type Watch interface {
-	// Steady is false for a while after the ledger's clock has stepped.
-	Steady(ctx context.Context) (bool, error)
+	Steady
 	// Unbroken is for how long this process has been in contact with the ledger.
 	Unbroken() time.Duration
 }
@@ -77,8 +75,9 @@ type Options struct {
 
 // Sweeper runs the sweeps of a scheduler.
 type Sweeper struct {
+	runner
+
 	options Options
-	log     *slog.Logger
 	metrics *metrics
 	now     func() contact.Instant
 }
@@ -96,18 +95,11 @@ func New(o Options) (*Sweeper, error) {
 	if o.Succeeded == nil {
 		o.Succeeded = func() {}
 	}
-	return &Sweeper{options: o, log: o.Log, metrics: m, now: contact.Now}, nil
+	return &Sweeper{runner: runner{o.Watch, o.Log, m.failures}, options: o, metrics: m, now: contact.Now}, nil
 }
 
 // Run runs every loop until ctx ends, and returns its error.
-func (s *Sweeper) Run(ctx context.Context) error {
-	var running sync.WaitGroup
-	for _, l := range s.loops() {
-		running.Go(func() { s.run(ctx, l) })
-	}
-	running.Wait()
-	return ctx.Err()
-}
+func (s *Sweeper) Run(ctx context.Context) error { return s.all(ctx, s.loops()) }
 
 func (s *Sweeper) loops() []loop {
 	return []loop{

@@ -71,3 +71,36 @@ func ExampleRetryAfter() {
 	fmt.Println(r.Outcome, r.Code, r.RetryAfter)
 	// Output: failed THROTTLED 1m30s
 }
+
+// A lookup beside a handler asks the receiver what became of an effect that may have
+// happened. What it does not know is an error: then it is asked again.
+func ExampleWithLookup() {
+	send := handler.Func(func(context.Context, handler.Job) error {
+		return errors.New("the connection broke while waiting for the answer")
+	})
+	look := func(_ context.Context, q handler.Question) (handler.Answer, error) {
+		id, status := findAtProvider(q.EffectKey)
+		switch status {
+		case http.StatusOK:
+			return handler.Happened(id), nil
+		case http.StatusNotFound:
+			return handler.DidNotHappen(), nil
+		case http.StatusAccepted:
+			return handler.StillWorking(), nil
+		}
+		return handler.Answer{}, fmt.Errorf("the provider answered %d", status)
+	}
+	h := handler.WithLookup(send, look) // and promises: {lookup: {go: {}}} in duly.yaml
+
+	err := h.Handle(context.Background(), handler.Job{Kind: "greeting", Key: "customer-1842"})
+	fmt.Println(handler.Verdict(err).Outcome)
+	answer, err := handler.LookupOf(h)(context.Background(), handler.Question{EffectKey: "greeting/customer-1842:1:go"})
+	said, receipt := answer.Said()
+	fmt.Println(said, receipt, err)
+	// Output:
+	// unknown
+	// yes msg-1 <nil>
+}
+
+// findAtProvider stands for the client of a messaging service.
+func findAtProvider(string) (id string, status int) { return "msg-1", http.StatusOK }

@@ -17,6 +17,9 @@
 // Job.EffectKey to the receiver as its idempotency key, so that it can tell a
 // repeat from a second job.
 //
+// What may have happened need not stay a question for a person: a Lookup beside the
+// handler asks the receiver.
+//
 // The text of an error is kept with the attempt and shown to operators. Do not put
 // payloads, credentials or message contents into it.
 package handler

@@ -44,4 +44,11 @@
 // their likes) are refused unless the configuration allows their network; the
 // address that is about to be dialled is checked, not the name, so a name that
 // resolves to something else a second time gains nothing.
+//
+// # Asking
+//
+// A Lookup asks a receiver what became of an effect (lookup.go). An answer of "no" is
+// followed by another attempt, so that a "no" must be one: about this effect (the URL
+// names it, and a question that lacks a part of the URL is not asked), by a status that
+// speaks of effects, and out of a body that was read to its end.
 package httpchan
