@@ -166,7 +166,7 @@ func (c *checker) kind(name string, f *kindFile) Kind {
 			Name: name, Lane: f.Lane, Channel: f.Channel, Policy: policy,
 			Promises: f.promises(policy.Limit), Codes: f.Codes, RedriveBy: f.RedriveBy,
 		},
-		HTTP: f.HTTP, SMTP: f.SMTP,
+		HTTP: f.HTTP, SMTP: f.SMTP, Lookup: f.Promises.Lookup,
 	}
 	if k.Lane == "" {
 		k.Lane = DefaultLane
@@ -182,6 +182,7 @@ func (c *checker) kind(name string, f *kindFile) Kind {
 	c.codes(at, k.Codes)
 	c.policy(at, k)
 	c.promises(at, k)
+	c.lookup(at+".promises.lookup", &k)
 	c.channel(at, &k)
 	return k
 }

@@ -58,6 +58,8 @@ type Kind struct {
 	// HTTP is set where the channel is http, SMTP where it is smtp.
 	HTTP *httpchan.Config
 	SMTP *smtpchan.Config
+	// Lookup is how its receiver can be asked what became of an effect; nil: it cannot.
+	Lookup *LookupConfig
 }
 
 // LoadConfig reads and checks a configuration. The error joins every problem that

@@ -113,7 +113,7 @@ func TestEverythingThatIsWrongIsToldAtOnce(t *testing.T) {
 		`duly.yaml:11: kinds.renewal-reminder.channel: "fax": it must be http, smtp or go`,
 		`duly.yaml:13: kinds.hook.limit: "40s": it must be shorter than worker.lease_time - worker.heartbeat (25s), since an effect must fit into a lease`,
 		`duly.yaml:14: kinds.hook.promises.window: "1m": it must be longer than a first attempt (limit + lease_time + pause_bound), one repeat (limit + pause_bound) and settle together (3m20s), or nothing could be repeated inside it`,
-		`duly.yaml:15: kinds.hook.promises.lookup: there is no such key; known here: resolve_within, settle, window`,
+		`duly.yaml:15: kinds.hook.promises.lookup: "yes": it must be a mapping of keys to values`,
 		`duly.yaml:17: kinds.hook.codes[1]: "no consent": a code is 1 to 64 characters of A-Z, 0-9 and '_', a letter first`,
 		`duly.yaml:17: kinds.hook.codes[2]: "THROTTLED": it is one of Duly's own codes, which every kind has`,
 		`duly.yaml:17: kinds.hook.codes[3]: "A": it is listed twice`,

@@ -49,6 +49,7 @@ type promisesFile struct {
 	Window        *time.Duration `yaml:"window"`
 	Settle        *time.Duration `yaml:"settle"`
 	ResolveWithin *time.Duration `yaml:"resolve_within"`
+	Lookup        *LookupConfig  `yaml:"lookup"`
 }
 
 type limitsFile struct {
@@ -117,5 +118,6 @@ func (k *kindFile) promises(limit time.Duration) machine.Promises {
 	set(&p.Window, k.Promises.Window)
 	set(&p.Settle, k.Promises.Settle)
 	set(&p.ResolveWithin, k.Promises.ResolveWithin)
+	p.Lookup = k.Promises.Lookup.means()
 	return p
 }

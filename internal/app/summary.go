@@ -46,6 +46,7 @@ type KindSummary struct {
 	UnclassifiedCap int32    `json:"unclassified_cap"`
 	MaxHold         string   `json:"max_hold"`
 	Window          string   `json:"window,omitempty"`
+	Lookup          string   `json:"lookup,omitempty"`
 	Settle          string   `json:"settle"`
 	ResolveWithin   string   `json:"resolve_within"`
 	AfterDoubt      string   `json:"after_doubt"`
@@ -81,9 +82,17 @@ func (k Kind) summary() KindSummary {
 		Settle: text(k.Promises.Settle), ResolveWithin: text(k.Promises.ResolveWithin),
 		AfterDoubt: "a person decides", RedriveBy: string(k.RedriveBy), Hash: k.Hash(),
 	}
+	s.Lookup = string(k.Promises.Lookup)
+	if s.Lookup != "" {
+		s.AfterDoubt = "ask by " + s.Lookup
+	}
 	if k.Promises.Window > 0 {
 		s.Window = text(k.Promises.Window)
-		s.AfterDoubt = "repeat within " + s.Window
+		repeat := "repeat within " + s.Window
+		if s.Lookup != "" {
+			repeat += ", then " + s.AfterDoubt
+		}
+		s.AfterDoubt = repeat
 	}
 	for _, code := range k.Codes {
 		s.Codes = append(s.Codes, string(code))

@@ -16,21 +16,24 @@ import (
 const staleScheduler = 15 * time.Second
 
 // SchedulerConns are the connections to the ledger that a scheduler needs: one for each
-// of its loops, and some for what a loop asks in the middle of a transaction.
+// of its loops, of which those that ask share what is left over, and some for what a loop
+// asks in the middle of a transaction.
 const SchedulerConns = 16
 
 // SchedulerLedger is the ledger as the scheduler knows it.
 type SchedulerLedger interface {
 	schedule.Ledger
 	sweep.Ledger
+	sweep.Questions
 	contact.Ledger
+	Inquirer
 	// SyncKinds writes the configuration's kinds into the ledger.
 	SyncKinds(ctx context.Context, kinds []machine.Kind) error
 }
 
-// Scheduler adds a scheduler to the service: promotion and every sweep. The
-// configuration's kinds are in the ledger when it returns, and the ledger's cursors are
-// this cluster's.
+// Scheduler adds a scheduler to the service: promotion, every sweep, and the asking of
+// receivers by HTTP and SQL. The configuration's kinds are in the ledger when it returns,
+// and the ledger's cursors are this cluster's.
 func Scheduler(ctx context.Context, s *app.Service, config *app.Config, ledger SchedulerLedger) error {
 	err := app.Retry(ctx, s.Log, "writing the kinds of the configuration into the ledger", func(ctx context.Context) error {
 		if _, err := ledger.CheckRestored(ctx); err != nil {
@@ -64,5 +67,9 @@ func Scheduler(ctx context.Context, s *app.Service, config *app.Config, ledger S
 	}
 	s.Group.Add("promotion", promotion.Run)
 	s.Group.Add("sweeps", sweeper.Run)
-	return nil
+	lookups, err := schedulerLookups(ctx, s, config, ledger)
+	if err != nil {
+		return err
+	}
+	return addAsker(s, ledger, watch, lookups)
 }

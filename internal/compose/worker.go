@@ -11,6 +11,7 @@ import (
 	"duly.dev/duly/internal/app"
 	"duly.dev/duly/internal/channel/gochan"
 	"duly.dev/duly/internal/classify"
+	"duly.dev/duly/internal/contact"
 	"duly.dev/duly/internal/execute"
 	"duly.dev/duly/internal/ledger"
 	"duly.dev/duly/pkg/handler"
@@ -28,6 +29,8 @@ type WorkerParts struct {
 	Bus   execute.Source
 	// Handlers perform the kinds whose channel is go, by the kind's name.
 	Handlers map[string]handler.Handler
+	// Asking is the ledger again, for lookups beside handlers.
+	Asking Asking
 }
 
 // Worker adds a worker to the service, which performs the configuration's kinds: http
@@ -51,7 +54,23 @@ func Worker(s *app.Service, config *app.Config, parts WorkerParts) error {
 		return app.Exit(app.ExitUsage, fmt.Errorf("making the worker: %w", err))
 	}
 	s.Group.Add("worker", w.Run)
-	return nil
+	return addWorkerAsker(s, config, parts)
+}
+
+// addWorkerAsker adds the asker for kinds with a lookup beside their handler.
+func addWorkerAsker(s *app.Service, config *app.Config, parts WorkerParts) error {
+	lookups, err := workerLookups(config, parts.Handlers)
+	if err != nil {
+		return app.Exit(app.ExitUsage, err)
+	}
+	if len(lookups) == 0 {
+		return nil
+	}
+	watch, err := contact.New(contact.Options{Ledger: parts.Asking, Hold: config.Worker.LeaseTime, Log: app.Component(s.Log, "clock")})
+	if err != nil {
+		return err
+	}
+	return addAsker(s, parts.Asking, watch, lookups)
 }
 
 // WorkerConns is how many connections to the ledger a worker of the configuration

@@ -97,7 +97,7 @@ func run(ctx context.Context, p *app.Process, settings app.Settings, handlers Ha
 		if err != nil {
 			return err
 		}
-		return compose.Worker(s, config, compose.WorkerParts{Ledger: ledger, Heart: heart, Bus: bus, Handlers: handlers})
+		return compose.Worker(s, config, compose.WorkerParts{Ledger: ledger, Heart: heart, Bus: bus, Handlers: handlers, Asking: ledger})
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -42,6 +43,15 @@ kinds:
     cap: 1s
   call:
     channel: http
+  wave:
+    lane: waves
+    channel: go
+    base: 100ms
+    cap: 1s
+    promises: {settle: 100ms, lookup: {go: {}}}
+lanes:
+  waves: {}
+worker: {pause_bound: 500ms}
 `
 
 // installation is a ledger, a bus and a dispatcher between them.
@@ -49,6 +59,8 @@ type installation struct {
 	enqueue func(specs ...job.Spec)
 	worker  worker.Config
 	is      func(key string, state job.State) bool
+	// waved is the same for jobs of the kind wave.
+	waved func(key string, state job.State) bool
 }
 
 func install(t *testing.T) *installation {
@@ -79,6 +91,13 @@ func install(t *testing.T) *installation {
 		require.NoError(t, b.Close())
 		ledgertest.Agrees(t, pool)
 	})
+	is := func(kind string) func(string, job.State) bool {
+		return func(key string, state job.State) bool {
+			story, err := l.Show(t.Context(), kind, key)
+			now, ok := story.Current()
+			return err == nil && ok && now.State == state
+		}
+	}
 	return &installation{
 		worker: worker.Config{DatabaseURL: url, BusURL: nats.URL(), File: file, Log: slog.New(slog.DiscardHandler)},
 		enqueue: func(specs ...job.Spec) {
@@ -86,11 +105,7 @@ func install(t *testing.T) *installation {
 			_, err := l.Enqueue(t.Context(), pool, specs)
 			require.NoError(t, err)
 		},
-		is: func(key string, state job.State) bool {
-			story, err := l.Show(t.Context(), "greeting", key)
-			now, ok := story.Current()
-			return err == nil && ok && now.State == state
-		},
+		is: is("greeting"), waved: is("wave"),
 	}
 }
 
@@ -199,4 +214,43 @@ func TestMissingSettingsAreNamedTogether(t *testing.T) { //nolint:paralleltest /
 	err := worker.Run(t.Context(), worker.Config{}, nil)
 	require.ErrorContains(t, err, "DULY_DATABASE_URL")
 	require.ErrorContains(t, err, "DULY_BUS_URL")
+}
+
+// What a handler leaves unknown is asked about by the function beside it: what happened is
+// delivered, and what did not is tried again. Each is done once.
+func TestG8ALookupBesideAHandlerSettlesWhatItsHandlerLeftUnknown(t *testing.T) {
+	t.Parallel()
+	in := install(t)
+	var done sync.Map // by effect key: whether the receiver has acted
+	effects := make(chan string, 100)
+	wave := handler.WithLookup(handler.Func(func(_ context.Context, j handler.Job) error {
+		if j.Key == "seen" || j.Attempt > 1 {
+			done.Store(j.EffectKey, true)
+			effects <- j.EffectKey
+		}
+		if j.Attempt > 1 {
+			return nil
+		}
+		return errors.New("looked away")
+	}), func(_ context.Context, q handler.Question) (handler.Answer, error) {
+		if _, ok := done.Load(q.EffectKey); ok {
+			return handler.Happened("w-1"), nil
+		}
+		return handler.DidNotHappen(), nil
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- worker.Run(ctx, in.worker, worker.Handlers{"wave": wave}) }()
+	in.enqueue(job.Spec{Kind: "wave", Key: "seen", Payload: []byte(`{}`)}, job.Spec{Kind: "wave", Key: "unseen", Payload: []byte(`{}`)})
+	for _, key := range []string{"seen", "unseen"} {
+		require.Eventually(t, func() bool { return in.waved(key, job.Delivered) }, time.Minute, 10*time.Millisecond, key)
+	}
+	stop()
+	require.NoError(t, <-ended)
+	close(effects)
+	counts := map[string]int{}
+	for key := range effects {
+		counts[key]++
+	}
+	require.Equal(t, map[string]int{"wave/seen:1:go": 1, "wave/unseen:1:go": 1}, counts)
 }

@@ -117,6 +117,8 @@ type webReceiver struct {
 
 	mu   sync.Mutex
 	plan func(*visit)
+	// lookups counts the questions about each effect key.
+	lookups map[string]int
 }
 
 // visit is one request to a webReceiver.
@@ -135,7 +137,7 @@ func newWebReceiver(t *testing.T) *webReceiver {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	r := &webReceiver{tally: newTally(), url: "http://" + listener.Addr().String() + "/" + destinationMarker, closed: make(chan struct{})}
+	r := &webReceiver{tally: newTally(), url: "http://" + listener.Addr().String() + "/" + destinationMarker, closed: make(chan struct{}), lookups: map[string]int{}}
 	r.server = &http.Server{Handler: http.HandlerFunc(r.serve), ReadHeaderTimeout: time.Minute}
 	done := make(chan struct{})
 	go func() {
@@ -160,6 +162,10 @@ func (r *webReceiver) plans(plan func(*visit)) {
 }
 
 func (r *webReceiver) serve(w http.ResponseWriter, request *http.Request) {
+	if request.Method == http.MethodGet {
+		r.lookup(w, request)
+		return
+	}
 	body, err := io.ReadAll(request.Body)
 	if err != nil {
 		return // the client was killed before it had sent everything: there is no request
@@ -181,6 +187,40 @@ func (r *webReceiver) serve(w http.ResponseWriter, request *http.Request) {
 		return
 	}
 	plan(v)
+}
+
+// lookup says what became of an effect, truly; but first it breaks down, and then it says
+// that it is not ready.
+func (r *webReceiver) lookup(w http.ResponseWriter, request *http.Request) {
+	key := strings.TrimPrefix(request.URL.Path, "/effects/")
+	if got := request.Header.Get("Authorization"); got != authorization {
+		r.complainf("a question about %s came with the authorization %q", key, got)
+	}
+	r.mu.Lock()
+	r.lookups[key]++
+	nth := r.lookups[key]
+	r.mu.Unlock()
+	_, effects := r.count(key)
+	switch {
+	case nth == 1:
+		http.Error(w, payloadMarker+destinationMarker, http.StatusInternalServerError)
+	case nth == 2:
+		w.WriteHeader(http.StatusAccepted)
+	case effects == 0:
+		w.WriteHeader(http.StatusNotFound)
+	default:
+		_, _ = fmt.Fprintf(w, `{"state": "done", "id": "receipt of %d"}`, len(key))
+	}
+}
+
+// questions is how often it was asked what became of effects.
+func (r *webReceiver) questions() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, times := range r.lookups {
+		n += times
+	}
+	return n
 }
 
 // act has the effect. A receiver that has promised to dedupes.

@@ -29,6 +29,7 @@ import (
 const (
 	plain   = "plain"   // HTTP, and nothing is promised
 	deduped = "deduped" // HTTP, and the receiver dedupes
+	askable = "askable" // HTTP, and the receiver can be asked
 	mailed  = "mailed"  // SMTP
 )
 
@@ -57,6 +58,7 @@ worker: {slots: {{.Slots}}, lease_time: {{.LeaseTime}}, heartbeat: {{.Heartbeat}
 lanes:
   plain: {pack: 4}
   deduped: {pack: 4}
+  askable: {pack: 4}
   mailed: {pack: 4}
 kinds:
   plain: &hook
@@ -73,6 +75,23 @@ kinds:
     <<: *hook
     lane: deduped
     promises: {window: 1h}
+  askable:
+    <<: *hook
+    lane: askable
+    promises:
+      settle: 2s
+      lookup:
+        at_once: 4
+        timeout: 10s
+        http:
+          url: '{{"{{.Origin}}/effects/{{.EffectKey}}"}}'
+          answers:
+            - {status: 200, pointer: /state, equals: [done], means: yes}
+            - {status: 202, means: working}
+            - {status: 404, means: no}
+          receipt_pointer: /id
+          allow_networks: [127.0.0.0/8]
+          secret_headers: {Authorization: {env: E2E_AUTHORIZATION}}
   mailed:
     lane: mailed
     channel: smtp

@@ -1,0 +1,181 @@
+package compose
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"duly.dev/duly/internal/app"
+	"duly.dev/duly/internal/channel"
+	"duly.dev/duly/internal/channel/gochan"
+	"duly.dev/duly/internal/contact"
+	"duly.dev/duly/internal/ledger"
+	"duly.dev/duly/internal/machine"
+	"duly.dev/duly/internal/sweep"
+	"duly.dev/duly/pkg/handler"
+	"duly.dev/duly/pkg/job"
+)
+
+// Inquirer opens statements that ask the ledger's own database.
+type Inquirer interface {
+	OpenLookup(ctx context.Context, o ledger.LookupOptions) (*ledger.Lookup, error)
+}
+
+// schedulerLookups are the kinds whose receivers a scheduler can ask: by HTTP, and by SQL.
+func schedulerLookups(ctx context.Context, s *app.Service, config *app.Config, own Inquirer) ([]sweep.Askable, error) {
+	byHTTP, err := config.OpenHTTPLookups(s.Stack)
+	if err != nil {
+		return nil, err
+	}
+	var all []sweep.Askable
+	for _, kind := range config.Kinds() {
+		k, _ := config.Kind(kind.Name)
+		if k.Lookup == nil {
+			continue
+		}
+		lookup := byHTTP[k.Name]
+		if k.Lookup.SQL != nil {
+			if lookup, err = openSQL(ctx, s, k, own); err != nil {
+				return nil, err
+			}
+		}
+		if lookup != nil {
+			all = append(all, askable(k, lookup))
+		}
+	}
+	return all, nil
+}
+
+func askable(k app.Kind, lookup channel.Lookup) sweep.Askable {
+	return sweep.Askable{Kind: k.Name, Means: k.Promises.Lookup, Lookup: lookup, Timeout: k.Lookup.Timeout, AtOnce: k.Lookup.AtOnce}
+}
+
+// openSQL opens the statement of a kind, at the ledger's database or at another one. While
+// that does not answer it tries again and says so; a statement that cannot work is an
+// error.
+func openSQL(ctx context.Context, s *app.Service, k app.Kind, own Inquirer) (channel.Lookup, error) {
+	open := own.OpenLookup
+	if k.Lookup.SQL.DSN != nil {
+		config, err := otherDatabase(s, k.Lookup.SQL)
+		if err != nil {
+			return nil, app.Exit(app.ExitUsage, fmt.Errorf("opening the lookup of kind %s: promises.lookup.sql.dsn: %w", k.Name, err))
+		}
+		open = func(ctx context.Context, o ledger.LookupOptions) (*ledger.Lookup, error) {
+			return ledger.OpenLookup(ctx, config, o)
+		}
+	}
+	var opened *ledger.Lookup
+	err := app.Retry(ctx, s.Log, "the database of the lookup of kind "+k.Name, func(ctx context.Context) (err error) {
+		opened, err = open(ctx, ledger.LookupOptions{
+			Statement: k.Lookup.SQL.Statement, Timeout: k.Lookup.Timeout,
+			Conns: int32(min(k.Lookup.AtOnce, maxLookupConns)), //nolint:gosec // it is bounded
+		})
+		if errors.Is(err, ledger.ErrLookup) {
+			return app.Permanent(app.Exit(app.ExitUsage, fmt.Errorf("promises.lookup.sql.statement of kind %s: %w", k.Name, err)))
+		}
+		return refused(err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.Stack.Push("lookup of kind "+k.Name, closeBound, func(context.Context) error { opened.Close(); return nil })
+	return sqlLookup{opened}, nil
+}
+
+// maxLookupConns bounds the connections of a lookup; what is asked at once beyond them
+// waits, within its timeout.
+const maxLookupConns = 16
+
+// otherDatabase is where a lookup's secret says that its database is. What it says, which
+// may hold a password, is in no error.
+func otherDatabase(s *app.Service, c *app.SQLLookup) (*pgxpool.Config, error) {
+	dsn, err := c.DSN.Load()
+	if err != nil {
+		return nil, err
+	}
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, errors.New("the secret is no connection string of PostgreSQL")
+	}
+	params := config.ConnConfig.RuntimeParams
+	params["application_name"] = cmp.Or(params["application_name"], s.Process.Name)
+	return config, nil
+}
+
+// sqlLookup asks by a statement.
+type sqlLookup struct{ statement *ledger.Lookup }
+
+// Ask asks the database. A row that does not say whether it happened says that it is
+// still being worked on; no row says that it did not happen.
+func (l sqlLookup) Ask(ctx context.Context, q channel.Inquiry) channel.Answer {
+	found, err := l.statement.Ask(ctx, q.EffectKey)
+	switch {
+	case err != nil:
+		return channel.NoAnswer(ledger.LookupFailure(err))
+	case !found.Found:
+		return channel.Answer{Said: job.SaidNo, Detail: "no row"}
+	case found.Happened == nil:
+		return channel.Answer{Said: job.SaidWorking, Detail: "a row that does not say yet"}
+	case !*found.Happened:
+		return channel.Answer{Said: job.SaidNo, Detail: "a row that says so"}
+	}
+	at := found.At
+	if at.IsZero() {
+		at = time.Now()
+	}
+	return channel.Answer{Said: job.SaidYes, Detail: "a row that says so", Receipt: &job.Receipt{ID: found.Receipt, At: at.UTC()}}
+}
+
+// Close ends the connections.
+func (l sqlLookup) Close() error {
+	l.statement.Close()
+	return nil
+}
+
+// workerLookups are the kinds whose receivers a worker can ask, by functions beside their
+// handlers. Such a function must be declared, and what is declared must be there.
+func workerLookups(config *app.Config, handlers map[string]handler.Handler) ([]sweep.Askable, error) {
+	var all []sweep.Askable
+	for _, kind := range config.Kinds() {
+		k, _ := config.Kind(kind.Name)
+		h := handlers[k.Name]
+		if h == nil {
+			continue
+		}
+		lookup, declared := handler.LookupOf(h), k.Promises.Lookup == machine.MeansGo
+		switch {
+		case declared && lookup == nil:
+			return nil, fmt.Errorf("%s declares kinds.%s.promises.lookup.go, and there is no lookup beside the kind's handler: add one with handler.WithLookup", config.File, k.Name)
+		case lookup != nil && !declared:
+			return nil, fmt.Errorf("there is a lookup beside the handler of kind %s, and %s does not declare it: add `promises: {lookup: {go: {}}}` there", k.Name, config.File)
+		case declared:
+			all = append(all, askable(k, gochan.NewLookup(lookup)))
+		}
+	}
+	return all, nil
+}
+
+// addAsker adds an asker for the kinds to the service, if there are any.
+func addAsker(s *app.Service, questions sweep.Questions, watch sweep.Steady, kinds []sweep.Askable) error {
+	if len(kinds) == 0 {
+		return nil
+	}
+	asker, err := sweep.NewAsker(sweep.AskerOptions{
+		Ledger: questions, Watch: watch, Kinds: kinds, Log: app.Component(s.Log, "asking"), Metrics: s.Registry,
+	})
+	if err != nil {
+		return err
+	}
+	s.Group.Add("asking", asker.Run)
+	return nil
+}
+
+// Asking is the ledger as a worker's asker knows it.
+type Asking interface {
+	sweep.Questions
+	contact.Ledger
+}
