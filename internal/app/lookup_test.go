@@ -2,6 +2,7 @@ package app
 
 import (
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -77,15 +78,17 @@ func TestALookupThatCannotWorkIsRefused(t *testing.T) {
 		"{sql: {statement: 'SELECT $1', dsn: {}}}":                                           "kinds.k.promises.lookup.sql.dsn: it must name where the secret is",
 		"{http: {url: 'https://a.example/{{.Key}}', answers: []}}":                           "kinds.k.promises.lookup.http.answers: at least one must mean yes",
 		"{http: {url: 'https://a.example/', answers: [{status: 200, means: yes}]}}":          "it must name {{.EffectKey}} or {{.Key}}",
-		"{http: {url: 'https://a.example/{{.Key}}', answers: [{status: 500, means: no}]}}":   "kinds.k.promises.lookup.http.answers[0].means: \"no\": it must not be no for status 500",
+		"{http: {url: 'https://a.example/{{.Key}}', answers: [{status: 500, means: no}]}}":   "kinds.k.promises.lookup.http.answers[0].means: it must not be no for status 500",
 		"{http: {url: 'https://a.example/{{.Key}}', answers: [{status: 2000, means: yes}]}}": "it must be a status (404), a class (2xx) or a range",
-		"{timeout: 1m, go: {}}": "kinds.k.promises.lookup.timeout: \"1m\": it must be above 0 and at most 30s",
+		"{timeout: 1m, go: {}}": "kinds.k.promises.lookup.timeout: it must be above 0 and at most 30s",
 		"{timeout: 0s, go: {}}": "kinds.k.promises.lookup.timeout",
-		"{at_once: 0, go: {}}":  "kinds.k.promises.lookup.at_once: \"0\": it must be between 1 and 1000",
+		"{at_once: 0, go: {}}":  "kinds.k.promises.lookup.at_once: it must be between 1 and 1000",
 		"{how: {}, go: {}}":     "there is no such key",
 	} {
 		text := "kinds:\n  k:\n    channel: http\n    promises:\n      lookup: " + written + "\n"
-		require.Contains(t, strings.Join(problems(t, text), "\n"), want, written)
+		field, rule, _ := strings.Cut(want, ": ")
+		told := slices.ContainsFunc(problems(t, text), func(p string) bool { return strings.Contains(p, field) && strings.Contains(p, rule) })
+		require.True(t, told, "%s: %s: %q", written, want, problems(t, text))
 	}
 }
 
