@@ -82,8 +82,13 @@ func Where(connection string) string {
 		return strings.Join(slices.Compact(hosts), ",") + "/" + c.Database
 	}
 	var hosts []string
+	connection, _, _ = strings.Cut(connection, "?")
 	for one := range strings.SplitSeq(connection, ",") {
-		u, err := url.Parse(strings.TrimSpace(one))
+		one = strings.TrimSpace(one)
+		if !strings.Contains(one, "://") {
+			one = scheme + "://" + one
+		}
+		u, err := url.Parse(one)
 		if err != nil || u.Host == "" {
 			return "(an unreadable address)"
 		}

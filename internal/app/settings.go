@@ -32,13 +32,13 @@ func (s *LedgerSettings) AfterApply() error {
 
 // BusSettings say where the bus is. After parsing BusURL is set.
 type BusSettings struct {
-	BusURL     string `group:"Bus" name:"bus-url" env:"DULY_BUS_URL" placeholder:"URL" help:"Where the bus is, such as nats://bus:4222; several servers are separated by commas."`
+	BusURL     string `group:"Bus" name:"bus-url" env:"DULY_BUS_URL" placeholder:"URL" help:"Where the bus is, such as nats://bus:4222 or kafka://bus:9092; several servers are separated by commas."`
 	BusURLFile string `group:"Bus" name:"bus-url-file" env:"DULY_BUS_URL_FILE" placeholder:"FILE" help:"File that holds the bus URL."`
 }
 
 // AfterApply reads the file and refuses a missing or double setting.
 func (s *BusSettings) AfterApply() error {
-	return secret{"bus", "--bus-url", "DULY_BUS_URL", "nats://bus:4222"}.resolve(&s.BusURL, s.BusURLFile)
+	return secret{"bus", "--bus-url", "DULY_BUS_URL", "nats://bus:4222 or kafka://bus:9092"}.resolve(&s.BusURL, s.BusURLFile)
 }
 
 // ConfigSettings say where the configuration is.

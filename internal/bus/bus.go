@@ -118,6 +118,16 @@ type Bus interface {
 	Close() error
 }
 
+// Mover is what a bus implements whose broker does not deliver a delayed message by itself
+// when its time has come.
+type Mover interface {
+	// Move moves delayed messages on in their time, and removes from the broker what was
+	// acknowledged, until ctx ends, whose error it returns; ErrClosed after Close. Any
+	// number may run at once, in any process, and share the work; where none runs, delays
+	// do not end. What goes wrong meanwhile is logged and tried again.
+	Move(ctx context.Context) error
+}
+
 var (
 	// ErrUnsendable: the broker will never take this message, such as one over its size limit.
 	ErrUnsendable = errors.New("the broker can never take this message")

@@ -15,6 +15,7 @@ import (
 
 	"duly.dev/duly/internal/app"
 	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/bus/kafkabus"
 	"duly.dev/duly/internal/bus/natsbus"
 	"duly.dev/duly/internal/ledger"
 )
@@ -75,20 +76,11 @@ func Ledger(ctx context.Context, s *app.Service, url string, conns int32) (*ledg
 }
 
 // Bus connects to the bus at the URL, whose scheme says which it is: nats:// or tls://
-// for NATS, and makes the topics of the configuration's lanes or verifies them. While
-// the bus does not answer it tries again and says so; topics whose settings could
+// for NATS, kafka:// for Kafka, and makes the topics of the configuration's lanes or
+// verifies them. While the bus does not answer it tries again and says so; topics whose settings could
 // lose unacknowledged work are an error.
 func Bus(ctx context.Context, s *app.Service, url string, config *app.Config) (bus.Bus, error) {
-	scheme, _, _ := strings.Cut(url, "://")
-	switch scheme {
-	case "nats", "tls":
-	default:
-		return nil, app.Exit(app.ExitUsage, fmt.Errorf("the bus's URL: its scheme must be nats:// or tls://, not %q", scheme))
-	}
-	b, err := natsbus.Connect(ctx, url, natsbus.Options{
-		Prefix: config.Prefix, Name: s.Process.Name,
-		Log: app.Component(s.Log, "bus"), Metrics: s.Registry,
-	})
+	b, err := connect(ctx, s, url, config)
 	if err != nil {
 		return nil, err
 	}
@@ -102,4 +94,24 @@ func Bus(ctx context.Context, s *app.Service, url string, config *app.Config) (b
 		return nil
 	})
 	return b, err
+}
+
+// connect connects to the bus that the URL's scheme names.
+func connect(ctx context.Context, s *app.Service, url string, config *app.Config) (bus.Bus, error) {
+	log := app.Component(s.Log, "bus")
+	switch scheme, _, _ := strings.Cut(url, "://"); scheme {
+	case "nats", "tls":
+		return natsbus.Connect(ctx, url, natsbus.Options{Prefix: config.Prefix, Name: s.Process.Name, Log: log, Metrics: s.Registry})
+	case "kafka":
+		b, err := kafkabus.Connect(ctx, url, kafkabus.Options{Prefix: config.Prefix, Name: s.Process.Name, Log: log, Metrics: s.Registry})
+		switch {
+		case errors.Is(err, kafkabus.ErrSettings):
+			return nil, app.Exit(app.ExitUsage, fmt.Errorf("the bus's URL: %w", err))
+		case err != nil:
+			return nil, err
+		}
+		return b, nil
+	default:
+		return nil, app.Exit(app.ExitUsage, fmt.Errorf("the bus's URL: its scheme must be nats://, tls:// or kafka://, not %q", scheme))
+	}
 }

@@ -155,6 +155,9 @@ func New(o Options) (*Dispatcher, error) {
 // ctx's error. What goes wrong meanwhile is logged, counted and tried again.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	defer d.relays.Wait()
+	if mover, ok := d.options.Bus.(bus.Mover); ok {
+		d.relays.Go(func() { d.move(ctx, mover) })
+	}
 	failures := pause.Backoff{}
 	var checked time.Time
 	for {

@@ -26,5 +26,7 @@
 //
 // Each topic has a loop of its own (relay.go), which packs (pack.go), publishes
 // (publish.go), sends marks (mark.go) and rests when there is nothing to do
-// (pace.go). The Dispatcher starts one for every topic that appears in the ledger.
+// (pace.go). The Dispatcher starts one for every topic that appears in the ledger. Where a
+// broker does not deliver a delayed message by itself (bus.Mover), it also keeps these
+// moving (move.go).
 package dispatch

@@ -5,11 +5,19 @@
 // broker to itself, since some restart or wipe it. Cases that wait for something to
 // happen wait long, so that a busy machine does not fail them; cases that assert that
 // something does not happen wait for a multiple of Broker.Visibility.
+//
+// Brokers are of two kinds, and some cases ask of each what it can promise. A queue gives a
+// message to whoever asks, and knows of each one whether it is acknowledged. A log gives a
+// partition to one consumer at a time and knows how far that has come: what was acknowledged
+// behind a hole comes again after a crash, what is released comes again where it was, and
+// when a partition changes hands, what is in hand of it comes again elsewhere.
 package bustest
 
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -31,18 +39,44 @@ type Broker struct {
 	Restart func(t testing.TB)
 	// Wipe deletes what the broker stores, its topics included, under everyone's feet.
 	Wipe func(t testing.TB)
+	// Raw publishes bytes on the topic of the lane that most cases use, as who is not Duly
+	// would.
+	Raw func(t testing.TB, lane string, body []byte)
 	// Visibility is how long after a crash the broker delivers again what was held.
 	Visibility time.Duration
+	// Log says that a partition is a log, and not a queue.
+	Log bool
+	// Partitions is how many a lane has; zero means one.
+	Partitions int
 }
+
+// Need is something that cases need and not every broker lets a test do.
+type Need string
+
+const (
+	// Restart is Broker.Restart.
+	Restart Need = "restart"
+	// Raw is Broker.Raw.
+	Raw Need = "raw"
+)
 
 // patience is how long a case waits for what must happen.
 const patience = 60 * time.Second
 
-// Run runs the suite, each case in parallel with a broker of its own.
-func Run(t *testing.T, start func(t *testing.T) Broker) {
-	for _, group := range []map[string]func(*testing.T, *fixture){
-		deliveryCases, redeliveryCases, delayCases, publishCases, lossCases,
-	} {
+// Run runs the suite, each case in parallel with a broker of its own. Cases that need
+// what is named are left out.
+func Run(t *testing.T, start func(t *testing.T) Broker, without ...Need) {
+	groups := []map[string]func(*testing.T, *fixture){
+		deliveryCases, redeliveryCases, delayCases, publishCases, lossCases, rebalanceCases,
+	}
+	for need, cases := range map[Need]map[string]func(*testing.T, *fixture){Restart: restartCases, Raw: rawCases} {
+		if !slices.Contains(without, need) {
+			groups = append(groups, cases)
+			continue
+		}
+		t.Logf("left out, since they need %s: %q", need, slices.Sorted(maps.Keys(cases)))
+	}
+	for _, group := range groups {
 		for name, test := range group {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -65,7 +99,21 @@ func newFixture(t *testing.T, broker Broker) *fixture {
 	f := &fixture{Broker: broker}
 	f.bus = f.connect(t)
 	require.NoError(t, f.bus.Ensure(t.Context(), []string{lane, "slow"}))
+	if m, ok := f.bus.(bus.Mover); ok {
+		startMoving(t, m)
+	}
 	return f
+}
+
+// startMoving moves delayed messages on until the test ends, as a dispatcher does.
+func startMoving(t *testing.T, m bus.Mover) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Move(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		requireEnded(t, ended, context.Canceled)
+	})
 }
 
 // connect connects and closes at the end of the test.
@@ -212,6 +260,39 @@ func decodeJobs(deliveries []bus.Delivery) ([]int64, error) {
 		}
 	}
 	return ids, nil
+}
+
+// requireJobs requires the jobs, each once from a queue; a log may repeat some when a
+// partition changes hands.
+func (f *fixture) requireJobs(t *testing.T, want, got []int64) {
+	t.Helper()
+	if !f.Log {
+		require.ElementsMatch(t, want, got)
+		return
+	}
+	require.ElementsMatch(t, want, slices.Collect(maps.Keys(setOf(got))))
+}
+
+// requireInOrder requires that the jobs came in the order of their numbers in each
+// partition.
+func requireInOrder(t *testing.T, deliveries []bus.Delivery) {
+	t.Helper()
+	last := map[int32]int64{}
+	for _, d := range deliveries {
+		for _, id := range jobsOf(t, []bus.Delivery{d}) {
+			p := d.Message().Partition
+			require.Less(t, last[p], id, "in partition %d", p)
+			last[p] = id
+		}
+	}
+}
+
+func setOf(jobs []int64) map[int64]bool {
+	set := make(map[int64]bool, len(jobs))
+	for _, id := range jobs {
+		set[id] = true
+	}
+	return set
 }
 
 // numbers is first … first+n-1.

@@ -1,6 +1,7 @@
 package bustest
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -42,12 +43,19 @@ func outOfOrder(t *testing.T, f *fixture) {
 	publish(t, f.bus, work(1, 10)...)
 	dying := f.connect(t)
 	held := receive(t, consume(t, dying), 10, 10)
-	for _, i := range []int{9, 1, 7, 3, 5} { // those of the jobs 10, 2, 8, 4, 6
-		ack(t, held[i])
+	for _, i := range []int{9, 1, 7, 3, 5, 0, 8, 2, 6, 4} {
+		if jobsOf(t, held[i:i+1])[0]%2 == 0 {
+			ack(t, held[i])
+		}
 	}
 	publish(t, dying, markOf(t, 1)) // the broker has heard what was sent before
 	f.Crash(t, dying)
 	c := consume(t, f.bus)
+	if f.Log { // everything from the first hole on
+		receiveSet(t, c, 1, 3, 5, 7, 9)
+		receiveNone(t, c, f.Visibility+f.Visibility/2)
+		return
+	}
 	again := receive(t, c, 6, 10)
 	require.ElementsMatch(t, []int64{1, 3, 5, 7, 9}, jobsOf(t, again))
 	ack(t, again...)
@@ -56,11 +64,15 @@ func outOfOrder(t *testing.T, f *fixture) {
 
 func releasedComesSoon(t *testing.T, f *fixture) {
 	publish(t, f.bus, work(1, 5)...)
-	held := receive(t, consume(t, f.bus), 5, 5)
+	c := consume(t, f.bus)
+	held := receive(t, c, 5, 5)
 	for _, d := range held {
 		require.NoError(t, d.Release())
 	}
-	got := receive(t, consume(t, f.connect(t)), 5, 5)
+	if !f.Log { // there it stays with the consumer
+		c = consume(t, f.connect(t))
+	}
+	got := receive(t, c, 5, 5)
 	require.ElementsMatch(t, numbers(1, 5), jobsOf(t, got))
 	for _, d := range held {
 		require.NoError(t, d.Ack(), "after Release nothing has an effect")
@@ -72,18 +84,21 @@ func poisonAtHead(t *testing.T, f *fixture) {
 	publish(t, f.bus, work(1, 300)...)
 	c := consume(t, f.bus)
 	poison := receive(t, c, 1, 1)
-	require.Equal(t, []int64{1}, jobsOf(t, poison))
 	rest := receive(t, c, 299, 64)
-	require.ElementsMatch(t, numbers(2, 299), jobsOf(t, rest))
+	require.ElementsMatch(t, numbers(1, 300), append(jobsOf(t, rest), jobsOf(t, poison)...))
 	ack(t, rest...)
 	require.NoError(t, poison[0].Release())
-	require.Equal(t, []int64{1}, jobsOf(t, receive(t, c, 1, 1)))
+	require.Equal(t, jobsOf(t, poison), jobsOf(t, receive(t, c, 1, 1)))
 }
 
 func staysInProgress(t *testing.T, f *fixture) {
 	publish(t, f.bus, work(1, 100)...)
-	held := receive(t, consume(t, f.bus), 100, 100)
-	other := consume(t, f.connect(t))
+	c := consume(t, f.bus)
+	held := receive(t, c, 100, 100)
+	other := c // of a log, where it is: another would be given partitions
+	if !f.Log {
+		other = consume(t, f.connect(t))
+	}
 	receiveNone(t, other, 2*f.Visibility) // the ledger is down; nothing is acknowledged meanwhile
 	ack(t, held...)
 	receiveNone(t, other, f.Visibility+f.Visibility/2)
@@ -106,11 +121,20 @@ func staysAvailable(t *testing.T, f *fixture) {
 	for range 3 { // more often than any limit on deliveries that is usual
 		next := f.connect(t)
 		c := consume(t, next)
-		var came []int64
-		for len(came) < len(tenths) {
-			came = append(came, jobsOf(t, receive(t, c, 1, 1))...)
+		came := map[int64]bool{}
+		for missing := len(tenths); missing > 0; {
+			for _, id := range jobsOf(t, receive(t, c, 1, 1)) { // none of the mark
+				switch {
+				case came[id]:
+					require.Fail(t, "came twice", "job %d", id)
+				case slices.Contains(tenths, id):
+					missing--
+				case !f.Log:
+					require.Fail(t, "was acknowledged and came again", "job %d", id)
+				}
+				came[id] = true
+			}
 		}
-		require.ElementsMatch(t, tenths, came)
 		f.Crash(t, next)
 	}
 }

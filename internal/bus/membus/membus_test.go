@@ -25,5 +25,5 @@ func TestSuite(t *testing.T) {
 			Wipe:       func(testing.TB) { broker.Wipe() },
 			Visibility: visibility,
 		}
-	})
+	}, bustest.Raw)
 }

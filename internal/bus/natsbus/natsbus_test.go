@@ -33,6 +33,7 @@ func startBroker(t *testing.T, options natsbus.Options) bustest.Broker {
 		Crash:      func(_ testing.TB, b bus.Bus) { b.(*natsbus.Bus).Crash() },
 		Restart:    s.restart,
 		Wipe:       s.wipe,
+		Raw:        s.raw,
 		Visibility: options.AckWait,
 	}
 }
@@ -75,6 +76,13 @@ func (s *testServer) wipe(t testing.TB) {
 		require.NoError(t, js.DeleteStream(t.Context(), name))
 	}
 	require.NoError(t, names.Err())
+}
+
+// raw publishes on the subject of a lane, as who is not Duly would.
+func (s *testServer) raw(t testing.TB, lane string, body []byte) {
+	t.Helper()
+	_, err := s.admin(t).Publish(t.Context(), "duly.work."+lane, body)
+	require.NoError(t, err)
 }
 
 // admin is a connection with which an operator works.
