@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/channel"
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/job"
@@ -38,6 +39,25 @@ func TestG14ShutdownWaitsForWhatRuns(t *testing.T) {
 		acked, released := r.counts()
 		require.Equal(t, []int{1, 0}, []int{acked, released})
 		requireGone(t, r)
+	})
+}
+
+// TestShutdownLetsGoOfItsLanesBeforeItWaits: some buses keep messages for a consumer that
+// is there, and give them to others when it has gone.
+func TestShutdownLetsGoOfItsLanesBeforeItWaits(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(r *rig) { r.performer.do = r.hold }, func(t *testing.T, r *rig) {
+		r.put("a")
+		r.settle()
+		r.stop()
+		r.settle()
+		_, err := r.worker.lanes[0].consumer.Receive(t.Context(), 1)
+		require.ErrorIs(t, err, bus.ErrClosed)
+		require.Empty(t, r.ended, "it waits for what runs")
+		close(r.open)
+		r.settle()
+		r.requireState(1, job.Delivered, 1)
+		require.Zero(t, r.broker.Depth("mail"), "what is out can be acknowledged all the same")
 	})
 }
 

@@ -41,6 +41,36 @@ func TestMarkIsPassedOnBehindTheWorkBeforeIt(t *testing.T) {
 	})
 }
 
+// TestMarkBehindWhatIsLeftIsNotPassedOn: what is given back has not been dealt with.
+func TestMarkBehindWhatIsLeftIsNotPassedOn(t *testing.T) {
+	t.Parallel()
+	for _, hold := range []bool{false, true} {
+		inBubble(t, func(r *rig) {
+			r.books.onLease = func(int, machine.LeaseRequest) fault { return fault{fail: errDown} }
+			r.books.onEach = func(doing string) error {
+				if doing == "hold" {
+					return errDown
+				}
+				return nil
+			}
+		}, func(t *testing.T, r *rig) {
+			if hold {
+				newer := r.kind.Kind
+				newer.Name = "greeting-v2"
+				r.putOf(newer, "a")
+			} else {
+				r.put("a")
+			}
+			r.books.publish(mark(t, "mail", 7))
+			r.pass(time.Second)
+			require.NoError(t, r.shutdown())
+			require.Empty(t, r.books.marks)
+			require.NoError(t, r.bus.Close())
+			require.Equal(t, 2, r.broker.Depth("mail"))
+		})
+	}
+}
+
 func TestMarkIsAcknowledgedOnlyWhenTheLedgerHasIt(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {

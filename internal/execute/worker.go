@@ -225,11 +225,12 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.drainEnd.Store(&end)
 	w.log.InfoContext(ctx, "draining", "until", end)
 	err := receiving.Wait()
-	err = errors.Join(err, w.drain(end, &settling))
+	// What others can have goes to them now, not when the last effect has ended.
+	err = errors.Join(err, w.closeConsumers(), w.drain(end, &settling))
 	stop()
 	settling.Wait()
 	loops.Wait()
-	return errors.Join(err, w.closeConsumers())
+	return err
 }
 
 // consume opens the lanes.
