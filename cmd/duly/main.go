@@ -11,14 +11,15 @@ import (
 
 // grammar are the commands.
 type grammar struct {
-	Demo    demoCommand      `cmd:"" help:"Deliver a file of reminders to receivers that misbehave, and compare what both sides saw."`
-	Dev     devCommand       `cmd:"" help:"Run everything in one process until Ctrl-C, keeping its state."`
-	Import  importCommand    `cmd:"" help:"Import jobs from a CSV or NDJSON file."`
-	Config  configCommand    `cmd:"" help:"Check configurations."`
-	Migrate migrateCommand   `cmd:"" help:"Bring the ledger's schema to this version, or say where it is."`
-	Check   checkCommand     `cmd:"" help:"Prove that what the ledger holds agrees with what it says happened."`
-	Bench   benchCommand     `cmd:"" help:"Measure from enqueue to delivered on an embedded stack."`
-	Ready   app.ReadyCommand `cmd:"" help:"Ask a process whether it is ready."`
+	Demo      demoCommand      `cmd:"" help:"Deliver a file of reminders to receivers that misbehave, and compare what both sides saw."`
+	Dev       devCommand       `cmd:"" help:"Run everything in one process until Ctrl-C, keeping its state."`
+	Import    importCommand    `cmd:"" help:"Import jobs from a CSV or NDJSON file."`
+	Config    configCommand    `cmd:"" help:"Check configurations."`
+	Schedules schedulesCommand `cmd:"" help:"Show when schedules fire."`
+	Migrate   migrateCommand   `cmd:"" help:"Bring the ledger's schema to this version, or say where it is."`
+	Check     checkCommand     `cmd:"" help:"Prove that what the ledger holds agrees with what it says happened."`
+	Bench     benchCommand     `cmd:"" help:"Measure from enqueue to delivered on an embedded stack."`
+	Ready     app.ReadyCommand `cmd:"" help:"Ask a process whether it is ready."`
 }
 
 func main() { os.Exit(app.Main(program())) }

@@ -28,6 +28,7 @@ const (
 
 // checker turns what was written into a Config and collects what is wrong with it.
 type checker struct {
+	path     string // of the file, which other names are relative to
 	document *strictyaml.Document
 	file     *configFile
 	problems []*strictyaml.Problem
@@ -67,9 +68,10 @@ func (c *checker) config(file string) *Config {
 	lanes := c.lanes(kinds)
 	c.drain(kinds)
 	c.retention(kinds)
+	schedules := c.schedules(kinds)
 	return &Config{
 		File: file, Prefix: f.Prefix, Lanes: lanes, Worker: f.Worker, MaxPayload: int(f.Limits.MaxPayload), Retention: f.Retention,
-		kinds: kinds, warnings: c.warnings,
+		kinds: kinds, schedules: schedules, warnings: c.warnings,
 	}
 }
 

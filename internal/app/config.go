@@ -1,10 +1,12 @@
 package app
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"duly.dev/duly/internal/app/strictyaml"
@@ -39,8 +41,9 @@ type Config struct {
 	// Retention is how long a job, and what happened to it, is kept after its end.
 	Retention time.Duration
 
-	kinds    []Kind
-	warnings []string
+	kinds     []Kind
+	schedules []Schedule
+	warnings  []string
 }
 
 // Lane is a named stream of kinds.
@@ -80,7 +83,7 @@ func ParseConfig(file string, data []byte) (*Config, error) {
 	}
 	written := defaultFile()
 	decoding := document.Decode(&written)
-	check := &checker{document: document, file: &written}
+	check := &checker{path: file, document: document, file: &written}
 	config := check.config(file)
 	if problems := join(Problems(decoding), check.problems); len(problems) > 0 {
 		return nil, joined(problems)
@@ -149,7 +152,7 @@ func Problems(err error) []*strictyaml.Problem {
 	return nil
 }
 
-// join merges what decoding and checking found, in the order of the file. A field
+// join merges what decoding and checking found, in the order of each file. A field
 // that could not be decoded is not complained about twice.
 func join(decoding, checking []*strictyaml.Problem) []*strictyaml.Problem {
 	all := decoding
@@ -159,7 +162,9 @@ func join(decoding, checking []*strictyaml.Problem) []*strictyaml.Problem {
 			all = append(all, p)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b *strictyaml.Problem) int { return a.Line - b.Line })
+	slices.SortStableFunc(all, func(a, b *strictyaml.Problem) int {
+		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+	})
 	return all
 }
 

@@ -18,6 +18,9 @@ type configFile struct {
 	Kinds  map[string]*kindFile `yaml:"kinds"`
 	Worker WorkerConfig         `yaml:"worker"`
 	Limits limitsFile           `yaml:"limits"`
+	// Schedules fire runs, on the business days of Holidays.
+	Schedules map[string]*scheduleFile `yaml:"schedules"`
+	Holidays  map[string]*holidaysFile `yaml:"holidays"`
 	// Retention is how long jobs are kept after their end.
 	Retention time.Duration `yaml:"retention"`
 }

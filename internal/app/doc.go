@@ -6,7 +6,7 @@
 //   - Serve runs a program that has loops: tracing, metrics and the admin server
 //     around them, all stopped in reverse order (service.go, group.go, stack.go);
 //   - LoadConfig reads duly.yaml, the configuration that all processes of an
-//     installation share (config.go, kinds.go, check.go);
+//     installation share (configfile.go, schedulefile.go, check.go);
 //   - Retry waits for what a process needs at its start (retry.go).
 //
 // A process is a value: nothing here keeps global state or ends the process (Main's

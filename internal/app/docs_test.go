@@ -31,7 +31,10 @@ func keys(at string, t reflect.Type) []string {
 	case reflect.Struct:
 		var all []string
 		for f := range t.Fields() {
-			name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+			name, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+			if options == "inline" {
+				all = append(all, keys(at, f.Type)...)
+			}
 			if name == "" {
 				continue
 			}

@@ -7,19 +7,21 @@ import (
 	"text/tabwriter"
 
 	"duly.dev/duly/internal/app/strictyaml"
+	"duly.dev/duly/internal/calendar"
 )
 
 // Summary is a configuration for people and scripts: defaults filled in, durations
 // written out, nothing secret.
 type Summary struct {
-	File       string        `json:"file"`
-	Prefix     string        `json:"prefix"`
-	MaxPayload string        `json:"max_payload"`
-	Retention  string        `json:"retention"`
-	Worker     WorkerSummary `json:"worker"`
-	Lanes      []Lane        `json:"lanes"`
-	Kinds      []KindSummary `json:"kinds"`
-	Warnings   []string      `json:"warnings"`
+	File       string            `json:"file"`
+	Prefix     string            `json:"prefix"`
+	MaxPayload string            `json:"max_payload"`
+	Retention  string            `json:"retention"`
+	Worker     WorkerSummary     `json:"worker"`
+	Lanes      []Lane            `json:"lanes"`
+	Kinds      []KindSummary     `json:"kinds"`
+	Schedules  []ScheduleSummary `json:"schedules"`
+	Warnings   []string          `json:"warnings"`
 }
 
 // WorkerSummary is WorkerConfig for people.
@@ -56,6 +58,31 @@ type KindSummary struct {
 	Hash string `json:"hash"`
 }
 
+// ScheduleSummary is a schedule for people.
+type ScheduleSummary struct {
+	Name string `json:"name"`
+	Kind string `json:"kind"`
+	// When is the cron expression, the interval or the business days.
+	When string `json:"when"`
+	// Zone is the zone of all wall times, by its name of today; ZoneGiven is how it was
+	// written.
+	Zone      string `json:"zone"`
+	ZoneGiven string `json:"zone_given"`
+	Clock     string `json:"clock"`
+	// Gap and Overlap are empty where time only elapses.
+	Gap          string `json:"gap,omitempty"`
+	Overlap      string `json:"overlap,omitempty"`
+	Period       string `json:"period"`
+	Key          string `json:"key"`
+	Window       string `json:"window"`
+	CatchUp      string `json:"catch_up"`
+	CatchUpMax   int    `json:"catch_up_max,omitempty"`
+	WhileRunning string `json:"while_running"`
+	Source       string `json:"source"`
+	// Columns are those that the selection must have.
+	Columns []string `json:"columns"`
+}
+
 // Summary returns the configuration for people and scripts.
 func (c *Config) Summary() Summary {
 	s := Summary{
@@ -69,6 +96,10 @@ func (c *Config) Summary() Summary {
 	}
 	for _, k := range c.kinds {
 		s.Kinds = append(s.Kinds, k.summary())
+	}
+	s.Schedules = []ScheduleSummary{}
+	for _, schedule := range c.schedules {
+		s.Schedules = append(s.Schedules, schedule.Summary())
 	}
 	return s
 }
@@ -100,6 +131,21 @@ func (k Kind) summary() KindSummary {
 	return s
 }
 
+// Summary returns the schedule for people and scripts.
+func (s Schedule) Summary() ScheduleSummary {
+	w := s.When
+	gap, overlap := w.ClockRules()
+	policy, most := w.CatchUp()
+	if policy != calendar.CatchUpAll {
+		most = 0
+	}
+	return ScheduleSummary{
+		Name: s.Name, Kind: s.Kind, When: w.String(), Zone: w.Zone().Name(), ZoneGiven: w.Zone().Given(), Clock: string(w.Clock()),
+		Gap: string(gap), Overlap: string(overlap), Period: string(w.Period()), Key: s.Key.String(), Window: text(w.Window()),
+		CatchUp: string(policy), CatchUpMax: most, WhileRunning: string(w.WhileRunning()), Source: s.Source, Columns: s.Columns(),
+	}
+}
+
 // Table writes the summary as tables.
 func (s Summary) Table(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -111,6 +157,13 @@ func (s Summary) Table(w io.Writer) error {
 	fmt.Fprintln(t, "\nLANE\tPACK\tKINDS")
 	for _, l := range s.Lanes {
 		fmt.Fprintf(t, "%s\t%d\t%s\n", l.Name, l.Pack, strings.Join(l.Kinds, ", "))
+	}
+	if len(s.Schedules) > 0 {
+		fmt.Fprintln(t, "\nSCHEDULE\tKIND\tWHEN\tZONE\tPERIOD\tGAP\tOVERLAP\tWINDOW\tCATCH UP\tWHILE RUNNING\tKEY")
+	}
+	for _, w := range s.Schedules {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", w.Name, w.Kind, w.When, w.Zone, w.Period, w.Gap, w.Overlap,
+			w.Window, w.CatchUp, w.WhileRunning, w.Key)
 	}
 	fmt.Fprintf(t, "\nworker\t%d slots, lease %s, heartbeat %s, drain %s, pause bound %s\n", s.Worker.Slots, s.Worker.LeaseTime,
 		s.Worker.Heartbeat, s.Worker.Drain, s.Worker.PauseBound)

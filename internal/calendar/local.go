@@ -69,17 +69,33 @@ const farthest = 17 * time.Hour
 
 // In resolves the wall time in a zone, in UTC: to its instant, to the first of two
 // in an overlap, and to the first valid instant after it in a gap.
-//
-// It walks the zone's periods of constant offset around the wall time. In each the
-// wall time has one candidate, which counts if it lies in the period.
 func (l Local) In(z *Zone) (time.Time, Fit) {
-	var found, jump time.Time
+	r := l.read(z)
+	return r.first, r.fit
+}
+
+// reading is what a wall time means in a zone.
+type reading struct {
+	fit Fit
+	// first is its instant: the first of two in an overlap, the jump in a gap.
+	first time.Time
+	// second is the other instant of an overlap.
+	second time.Time
+	// shifted is, in a gap, the instant by the offset before the jump: as much later
+	// than the jump as the wall time is later than the beginning of the gap.
+	shifted time.Time
+}
+
+// read walks the zone's periods of constant offset around the wall time. In each the
+// wall time has one candidate, which counts if it lies in the period.
+func (l Local) read(z *Zone) reading {
+	var found, jump, shifted time.Time
 	for at := l.wall.Add(-farthest); ; {
 		offset, end := period(at, z)
 		candidate := l.wall.Add(-offset)
 		if inside := !candidate.Before(at) && (end.IsZero() || candidate.Before(end)); inside {
 			if !found.IsZero() {
-				return found, Repeated
+				return reading{fit: Repeated, first: found, second: candidate}
 			}
 			found = candidate
 		}
@@ -88,21 +104,64 @@ func (l Local) In(z *Zone) (time.Time, Fit) {
 		}
 		next, _ := period(end, z)
 		if jump.IsZero() && !l.wall.Before(end.Add(offset)) && l.wall.Before(end.Add(next)) {
-			jump = end
+			jump, shifted = end, candidate
 		}
 		at = end
 	}
 	if found.IsZero() {
-		return jump, Skipped
+		return reading{fit: Skipped, first: jump, shifted: shifted}
 	}
-	return found, Once
+	return reading{first: found}
 }
 
-// period returns the offset that the zone has at an instant and when that ends;
-// zero is never.
+// settled is more than any clock ever jumped: so far from a jump every wall time
+// exists once.
+const settled = 48 * time.Hour
+
+// reader reads many wall times of one zone: far from jumps it only subtracts.
+type reader struct {
+	zone   *Zone
+	offset time.Duration
+	lo, hi time.Time // wall times in [lo, hi) exist once, at offset; both zero: none
+}
+
+// calm reports whether all wall times in [from, until) exist once, at r.offset.
+func (r *reader) calm(from, until time.Time) bool {
+	if inside(r, from) && !until.After(r.hi) {
+		return true
+	}
+	start, end := from.In(r.zone.location).ZoneBounds()
+	_, seconds := from.In(r.zone.location).Zone()
+	r.offset = time.Duration(seconds) * time.Second
+	r.lo, r.hi = time.Time{}, endOfTime
+	if !start.IsZero() {
+		r.lo = start.UTC().Add(r.offset + settled)
+	}
+	if !end.IsZero() {
+		r.hi = end.UTC().Add(r.offset - settled)
+	}
+	return inside(r, from) && !until.After(r.hi)
+}
+
+func inside(r *reader, at time.Time) bool { return !at.Before(r.lo) && at.Before(r.hi) }
+
+func (r *reader) read(l Local) reading {
+	if r.calm(l.wall, l.wall) {
+		return reading{first: l.wall.Add(-r.offset)}
+	}
+	return l.read(r.zone)
+}
+
+// period returns the offset that the zone has at an instant and when that ends, always
+// later than the instant; zero is never. The offset behind the end may be the same.
 func period(at time.Time, z *Zone) (offset time.Duration, end time.Time) {
 	t := at.In(z.location)
 	_, seconds := t.Zone()
 	_, end = t.ZoneBounds()
+	if !end.IsZero() && !end.After(at) {
+		// Behind the table of a zone's jumps, the standard library takes all years for
+		// 365 days long, and ends the last day of a leap year before it begins.
+		end = time.Date(at.UTC().Year()+1, time.January, 1, 0, 0, 0, 0, time.UTC)
+	}
 	return time.Duration(seconds) * time.Second, end.UTC()
 }

@@ -104,6 +104,35 @@ func TestASkippedWallTimeResolvesToTheFirstValidInstant(t *testing.T) {
 	})
 }
 
+func TestEveryPeriodOfAZoneEndsBehindItsBeginning(t *testing.T) {
+	t.Parallel()
+	last := time.Date(2201, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, name := range ZoneNames() {
+		z := zone(t, name)
+		for at := time.Date(1850, 1, 1, 0, 0, 0, 0, time.UTC); at.Before(last); {
+			_, end := period(at, z)
+			if end.IsZero() {
+				break
+			}
+			require.True(t, end.After(at), "%s at %s", name, at)
+			at = end
+		}
+	}
+}
+
+func TestTheLastDayOfALeapYearIsADay(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"America/New_York", "Australia/Sydney", "Europe/Paris", "Africa/Cairo"} {
+		for _, wall := range []string{"2028-12-30T23:30:00", "2028-12-31T12:00:00", "2029-01-01T00:30:00"} {
+			l, err := ParseLocal(wall)
+			require.NoError(t, err)
+			at, fit := l.In(zone(t, name))
+			require.Equal(t, Once, fit)
+			require.Equal(t, wall, LocalAt(at, zone(t, name)).String())
+		}
+	}
+}
+
 func zone(t require.TestingT, name string) *Zone {
 	z, err := LoadZone(name)
 	require.NoError(t, err)

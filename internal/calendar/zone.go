@@ -22,6 +22,7 @@ var archive []byte
 // Zone is a time zone of the IANA database.
 type Zone struct {
 	name     string
+	given    string
 	location *time.Location
 }
 
@@ -45,7 +46,7 @@ func LoadZone(name string) (*Zone, error) {
 	if err != nil {
 		return nil, fmt.Errorf("decoding zone %s: %w", canonical, err)
 	}
-	z, _ := loaded.LoadOrStore(name, &Zone{name: canonical, location: location})
+	z, _ := loaded.LoadOrStore(name, &Zone{name: canonical, given: name, location: location})
 	return z.(*Zone), nil
 }
 
@@ -72,6 +73,9 @@ func Release() string { return data().release }
 // Name is the zone's canonical name: what the IANA database calls it today, and
 // UTC for all names of UTC.
 func (z *Zone) Name() string { return z.name }
+
+// Given is the name that the zone was asked for by, which may be an old one.
+func (z *Zone) Given() string { return z.given }
 
 // Location is the zone as the standard library has it.
 func (z *Zone) Location() *time.Location { return z.location }

@@ -1,0 +1,172 @@
+package calendar
+
+import (
+	"slices"
+	"time"
+)
+
+// Firing is an occurrence that is to be fired now.
+type Firing struct {
+	Occurrence
+
+	// Late: its window had passed, and catch-up fires it.
+	Late bool
+}
+
+// Missed are occurrences that nobody fired in time and nobody will. There may be
+// hundreds of thousands after a year, so that they are counted and not listed.
+type Missed struct {
+	Count       int
+	First, Last time.Time // zero where there are none
+}
+
+// Decision says what is to be done with a schedule at an instant.
+type Decision struct {
+	// Fire are the occurrences to fire, in order.
+	Fire []Firing
+	// Missed are those that catch-up does not fire.
+	Missed Missed
+	// Skipped are those that do not fire by the schedule's own rules, each with its
+	// reason: of all SkippedCount those of the last week, and at most MaxCatchUp.
+	Skipped      []Occurrence
+	SkippedCount int
+	// Waiting reports that an occurrence waits for the run before it to end.
+	Waiting bool
+	// Through is the instant up to which everything is decided; it is what the next
+	// decision is given as since.
+	Through time.Time
+	// ClockWentBack: since was behind now, so that occurrences between them come due
+	// again. Their periods tell which of them were fired.
+	ClockWentBack bool
+	// Next is the next instant to decide at; zero is never.
+	Next time.Time
+}
+
+// Wait is how long it is from now until Next, and never negative; false where there is
+// no next.
+func (d Decision) Wait(now time.Time) (time.Duration, bool) {
+	return max(0, d.Next.Sub(now)), !d.Next.IsZero()
+}
+
+// Decide says which occurrences are due, and what becomes of each. since is Through of
+// the decision before, or the instant of the last occurrence that was recorded, or when
+// the schedule was first seen; running says whether a run of it is not over.
+//
+// What is due and within its window fires. Of what is older, the catch-up policy fires
+// none, the newest (unless a newer one fires in its window), or the newest few, and the
+// others are missed. However long nobody looked, the decision is made in work that grows
+// with the days only, and the next one goes on behind it.
+//
+// A clock that went back does not stop the schedule until it is where it was: what lies
+// between now and since comes due once more, and is not fired twice because its period
+// is taken.
+func (s *Schedule) Decide(since, now time.Time, running bool) Decision {
+	d := Decision{Through: now}
+	if since.After(now) {
+		d.ClockWentBack, since = true, now
+	}
+	fresh := since
+	if cutoff := now.Add(-s.window); cutoff.After(since) {
+		fresh = cutoff
+	}
+	d.Fire = s.inWindow(fresh, now, &d)
+	s.overdue(since, fresh, &d)
+	behind := s.behind(running, &d)
+	s.skipped(since, &d)
+	d.Skipped, d.SkippedCount = append(d.Skipped, behind...), d.SkippedCount+len(behind)
+	slices.SortStableFunc(d.Skipped, func(a, b Occurrence) int { return a.At.Compare(b.At) })
+	ahead := d.Through
+	if d.Waiting {
+		ahead = now // or the loop would spin until the run is over
+	}
+	if next, ok := s.Next(ahead); ok {
+		d.Next = next.At
+	}
+	return d
+}
+
+// inWindow are the occurrences that fire in time, at most MaxCatchUp at once: the
+// decision ends with the last of them.
+func (s *Schedule) inWindow(after, now time.Time, d *Decision) (fire []Firing) {
+	for o := range s.All(after) {
+		switch {
+		case o.At.After(now):
+			return fire
+		case o.Skip != "":
+		case len(fire) == MaxCatchUp:
+			d.Through = fire[len(fire)-1].At
+			return fire
+		default:
+			fire = append(fire, Firing{Occurrence: o})
+		}
+	}
+	return fire
+}
+
+// overdue applies the catch-up policy to what lies in (since, fresh].
+func (s *Schedule) overdue(since, fresh time.Time, d *Decision) {
+	due, _ := s.count(since, fresh)
+	if due == 0 {
+		return
+	}
+	most := 0
+	switch {
+	case s.catchUp == CatchUpAll:
+		most = s.catchUpMax
+	case s.catchUp == CatchUpLatest && len(d.Fire) == 0:
+		most = 1
+	}
+	late := s.newest(most, since, fresh, fires)
+	for i, o := range late {
+		d.Fire = slices.Insert(d.Fire, i, Firing{o, true})
+	}
+	if d.Missed.Count = due - len(late); d.Missed.Count > 0 {
+		first, _ := s.Next(since)
+		before := fresh
+		if len(late) > 0 {
+			before = late[0].At.Add(-time.Nanosecond)
+		}
+		d.Missed.First = first.At
+		for _, last := range s.newest(1, since, before, fires) {
+			d.Missed.Last = last.At
+		}
+	}
+}
+
+func fires(o Occurrence) bool { return o.Skip == "" }
+
+// skipped lists what the schedule itself leaves out.
+func (s *Schedule) skipped(since time.Time, d *Decision) {
+	_, d.SkippedCount = s.count(since, d.Through)
+	if d.SkippedCount == 0 {
+		return
+	}
+	if week := d.Through.Add(-7 * dayDuration); week.After(since) {
+		since = week
+	}
+	d.Skipped = s.newest(min(d.SkippedCount, MaxCatchUp), since, d.Through, func(o Occurrence) bool { return !fires(o) })
+}
+
+// behind applies the policy of runs that are not over: only the first fires, and only if
+// nothing runs. With RunWait the others stay due, with RunSkip they are returned as
+// skipped.
+func (s *Schedule) behind(running bool, d *Decision) (skipped []Occurrence) {
+	free := 1
+	if running {
+		free = 0
+	}
+	if s.running == RunAllow || len(d.Fire) <= free {
+		return nil
+	}
+	rest := d.Fire[free:]
+	d.Fire = d.Fire[:free:free]
+	if s.running == RunWait {
+		d.Waiting, d.Through = true, rest[0].At.Add(-time.Second) // occurrences are whole seconds apart
+		return nil
+	}
+	for _, f := range rest {
+		f.Skip = SkipRunning
+		skipped = append(skipped, f.Occurrence)
+	}
+	return skipped
+}
