@@ -404,17 +404,17 @@ func (d *dulyContestant) compose(ctx context.Context, s *app.Service, config *ap
 	if err != nil {
 		return err
 	}
-	bus, err := compose.Bus(ctx, s, d.nats.URL(), config)
+	buses, err := compose.OpenBuses(ctx, s, app.BusSettings{BusURL: d.nats.URL()}, config)
 	if err != nil {
 		return err
 	}
 	if err := compose.Scheduler(ctx, s, config, l); err != nil {
 		return err
 	}
-	if err := compose.Dispatcher(s, config, l, bus); err != nil {
+	if err := compose.Dispatcher(s, config, l, buses); err != nil {
 		return err
 	}
-	parts := compose.WorkerParts{Ledger: watchedLedger{l, delivered}, Heart: heart, Bus: bus}
+	parts := compose.WorkerParts{Ledger: watchedLedger{l, delivered}, Heart: heart, Buses: buses}
 	if !d.http {
 		nothing := handler.Func(func(context.Context, handler.Job) error { return nil })
 		parts.Handlers = map[string]handler.Handler{dulyKind: nothing}

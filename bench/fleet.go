@@ -100,11 +100,11 @@ func (f *fleet) dispatcher(ctx context.Context, s *app.Service) error {
 	if err != nil {
 		return err
 	}
-	bus, err := compose.Bus(ctx, s, f.bus, f.config)
+	buses, err := compose.OpenBuses(ctx, s, app.BusSettings{BusURL: f.bus}, f.config)
 	if err != nil {
 		return err
 	}
-	return compose.Dispatcher(s, f.config, l, bus)
+	return compose.Dispatcher(s, f.config, l, buses)
 }
 
 func (f *fleet) worker(ctx context.Context, s *app.Service) error {
@@ -116,13 +116,13 @@ func (f *fleet) worker(ctx context.Context, s *app.Service) error {
 	if err != nil {
 		return err
 	}
-	bus, err := compose.Bus(ctx, s, f.bus, f.config)
+	buses, err := compose.OpenBuses(ctx, s, app.BusSettings{BusURL: f.bus}, f.config)
 	if err != nil {
 		return err
 	}
 	nothing := handler.Func(func(context.Context, handler.Job) error { return nil })
 	return compose.Worker(s, f.config, compose.WorkerParts{
-		Ledger: watchedLedger{l, f.done}, Heart: heart, Bus: bus, Handlers: map[string]handler.Handler{dulyKind: nothing},
+		Ledger: watchedLedger{l, f.done}, Heart: heart, Buses: buses, Handlers: map[string]handler.Handler{dulyKind: nothing},
 	})
 }
 

@@ -27,11 +27,11 @@ func (g *grammar) Run(ctx context.Context, p *app.Process) error {
 		if err != nil {
 			return err
 		}
-		bus, err := compose.Bus(ctx, s, g.BusURL, config)
+		buses, err := compose.OpenBuses(ctx, s, g.BusSettings, config)
 		if err != nil {
 			return err
 		}
-		return compose.Dispatcher(s, config, ledger, bus)
+		return compose.Dispatcher(s, config, ledger, buses)
 	})
 }
 

@@ -30,15 +30,22 @@ func (s *LedgerSettings) AfterApply() error {
 	return secret{"ledger", "--database-url", "DULY_DATABASE_URL", "postgres://duly@db:5432/duly"}.resolve(&s.DatabaseURL, s.DatabaseURLFile)
 }
 
-// BusSettings say where the bus is. After parsing BusURL is set.
+// BusSettings say where the bus is, and where it is going to be while lanes move to
+// another. After parsing BusURL is set.
 type BusSettings struct {
 	BusURL     string `group:"Bus" name:"bus-url" env:"DULY_BUS_URL" placeholder:"URL" help:"Where the bus is, such as nats://bus:4222 or kafka://bus:9092; several servers are separated by commas."`
 	BusURLFile string `group:"Bus" name:"bus-url-file" env:"DULY_BUS_URL_FILE" placeholder:"FILE" help:"File that holds the bus URL."`
+	NextURL    string `group:"Bus" name:"bus-next-url" env:"DULY_BUS_NEXT_URL" placeholder:"URL" help:"Where the bus is going to be: dispatchers turn to it when duly bus move is run, workers take work from both."`
+	NextFile   string `group:"Bus" name:"bus-next-url-file" env:"DULY_BUS_NEXT_URL_FILE" placeholder:"FILE" help:"File that holds the next bus URL."`
 }
 
 // AfterApply reads the file and refuses a missing or double setting.
 func (s *BusSettings) AfterApply() error {
-	return secret{"bus", "--bus-url", "DULY_BUS_URL", "nats://bus:4222 or kafka://bus:9092"}.resolve(&s.BusURL, s.BusURLFile)
+	err := secret{"bus", "--bus-url", "DULY_BUS_URL", "nats://bus:4222 or kafka://bus:9092"}.resolve(&s.BusURL, s.BusURLFile)
+	if s.NextURL == "" && s.NextFile == "" {
+		return err
+	}
+	return errors.Join(err, secret{"next bus", "--bus-next-url", "DULY_BUS_NEXT_URL", "kafka://bus:9092"}.resolve(&s.NextURL, s.NextFile))
 }
 
 // ConfigSettings say where the configuration is.

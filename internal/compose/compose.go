@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"duly.dev/duly/internal/app"
 	"duly.dev/duly/internal/bus"
@@ -75,17 +76,49 @@ func Ledger(ctx context.Context, s *app.Service, url string, conns int32) (*ledg
 	return ledger.New(pool), nil
 }
 
-// Bus connects to the bus at the URL, whose scheme says which it is: nats:// or tls://
+// Buses are the bus that a process works with and, while lanes move, the one that they
+// move to. An address is what the ledger calls a bus.
+type Buses struct {
+	Bus     bus.Bus
+	Address string
+	// Next is nil unless lanes are to be moved.
+	Next        bus.Bus
+	NextAddress string
+}
+
+// OpenBuses connects to the bus of the settings and, where there is one, to the next. Both
+// must answer before the process begins.
+func OpenBuses(ctx context.Context, s *app.Service, settings app.BusSettings, config *app.Config) (Buses, error) {
+	var all Buses
+	var err error
+	if all.Bus, all.Address, err = open(ctx, s, settings.BusURL, config); err != nil || settings.NextURL == "" {
+		return all, err
+	}
+	if all.NextAddress, err = bus.Address(settings.NextURL); err != nil {
+		return all, app.Exit(app.ExitUsage, fmt.Errorf("the next one: %w", err))
+	}
+	if all.NextAddress == all.Address {
+		return all, app.Exit(app.ExitUsage, fmt.Errorf("the next bus is the bus itself, %s: give DULY_BUS_NEXT_URL only while lanes move to another", all.Address))
+	}
+	all.Next, _, err = open(ctx, s, settings.NextURL, config)
+	return all, err
+}
+
+// open connects to the bus at the URL, whose scheme says which it is: nats:// or tls://
 // for NATS, kafka:// for Kafka, and makes the topics of the configuration's lanes or
-// verifies them. While the bus does not answer it tries again and says so; topics whose settings could
-// lose unacknowledged work are an error.
-func Bus(ctx context.Context, s *app.Service, url string, config *app.Config) (bus.Bus, error) {
-	b, err := connect(ctx, s, url, config)
+// verifies them. While the bus does not answer it tries again and says so; topics whose
+// settings could lose unacknowledged work are an error. It returns the bus's address besides.
+func open(ctx context.Context, s *app.Service, url string, config *app.Config) (bus.Bus, string, error) {
+	address, err := bus.Address(url)
 	if err != nil {
-		return nil, err
+		return nil, "", app.Exit(app.ExitUsage, err)
+	}
+	b, err := connect(ctx, s, url, address, config)
+	if err != nil {
+		return nil, "", err
 	}
 	s.Stack.Push("bus", closeBound, func(context.Context) error { return b.Close() })
-	err = app.Retry(ctx, s.Log, "the bus at "+app.Where(url), func(ctx context.Context) error {
+	err = app.Retry(ctx, s.Log, "the bus at "+address, func(ctx context.Context) error {
 		if err := b.Ensure(ctx, config.LaneNames()); errors.Is(err, bus.ErrUnsafe) {
 			return app.Permanent(err)
 		} else if err != nil {
@@ -93,25 +126,25 @@ func Bus(ctx context.Context, s *app.Service, url string, config *app.Config) (b
 		}
 		return nil
 	})
-	return b, err
+	return b, address, err
 }
 
-// connect connects to the bus that the URL's scheme names.
-func connect(ctx context.Context, s *app.Service, url string, config *app.Config) (bus.Bus, error) {
+// connect opens a connection; metrics carry the bus's address, since there may be two.
+func connect(ctx context.Context, s *app.Service, url, address string, config *app.Config) (bus.Bus, error) {
 	log := app.Component(s.Log, "bus")
-	switch scheme, _, _ := strings.Cut(url, "://"); scheme {
-	case "nats", "tls":
-		return natsbus.Connect(ctx, url, natsbus.Options{Prefix: config.Prefix, Name: s.Process.Name, Log: log, Metrics: s.Registry})
-	case "kafka":
-		b, err := kafkabus.Connect(ctx, url, kafkabus.Options{Prefix: config.Prefix, Name: s.Process.Name, Log: log, Metrics: s.Registry})
-		switch {
-		case errors.Is(err, kafkabus.ErrSettings):
-			return nil, app.Exit(app.ExitUsage, fmt.Errorf("the bus's URL: %w", err))
-		case err != nil:
-			return nil, err
-		}
-		return b, nil
-	default:
-		return nil, app.Exit(app.ExitUsage, fmt.Errorf("the bus's URL: its scheme must be nats://, tls:// or kafka://, not %q", scheme))
+	var metrics prometheus.Registerer
+	if s.Registry != nil {
+		metrics = prometheus.WrapRegistererWith(prometheus.Labels{"bus": address}, s.Registry)
 	}
+	if strings.HasPrefix(address, "nats://") {
+		return natsbus.Connect(ctx, url, natsbus.Options{Prefix: config.Prefix, Name: s.Process.Name, Log: log, Metrics: metrics})
+	}
+	b, err := kafkabus.Connect(ctx, url, kafkabus.Options{Prefix: config.Prefix, Name: s.Process.Name, Log: log, Metrics: metrics})
+	switch {
+	case errors.Is(err, kafkabus.ErrSettings):
+		return nil, app.Exit(app.ExitUsage, fmt.Errorf("the bus's URL: %w", err))
+	case err != nil:
+		return nil, err
+	}
+	return b, nil
 }

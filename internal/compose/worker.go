@@ -26,7 +26,7 @@ type WorkerParts struct {
 	Ledger execute.Ledger
 	// Heart is the ledger again, on a connection of its own.
 	Heart execute.Heart
-	Bus   execute.Source
+	Buses Buses
 	// Handlers perform the kinds whose channel is go, by the kind's name.
 	Handlers map[string]handler.Handler
 	// Asking is the ledger again, for lookups beside handlers.
@@ -42,8 +42,12 @@ func Worker(s *app.Service, config *app.Config, parts WorkerParts) error {
 		return err
 	}
 	c := config.Worker
+	var next execute.Source
+	if parts.Buses.Next != nil {
+		next = parts.Buses.Next
+	}
 	w, err := execute.New(execute.Options{
-		Ledger: parts.Ledger, Heart: parts.Heart, Bus: parts.Bus,
+		Ledger: parts.Ledger, Heart: parts.Heart, Bus: parts.Buses.Bus, Next: next,
 		Kinds: kinds, Lanes: lanesOf(s, config, kinds),
 		Label: label(), Version: s.Process.Version,
 		Slots: c.Slots, LeaseTime: c.LeaseTime, Heartbeat: c.Heartbeat, Drain: c.Drain,

@@ -37,7 +37,7 @@ func config(t *testing.T, text string) *app.Config {
 
 func parts(handlers map[string]handler.Handler) compose.WorkerParts {
 	l := memledger.New()
-	return compose.WorkerParts{Ledger: l, Heart: l, Bus: membus.New(), Handlers: handlers, Asking: l}
+	return compose.WorkerParts{Ledger: l, Heart: l, Buses: compose.Buses{Bus: membus.New()}, Handlers: handlers, Asking: l}
 }
 
 var nop = handler.Func(func(context.Context, handler.Job) error { return nil })

@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"duly.dev/duly/internal/app"
-	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/bus/membus"
 	"duly.dev/duly/internal/compose"
 	"duly.dev/duly/internal/devstack"
@@ -101,13 +100,13 @@ func (srv *servers) describe() string {
 }
 
 // connect opens the bus of the configuration's lanes.
-func (srv *servers) connect(ctx context.Context, s *app.Service, config *app.Config) (bus.Bus, error) {
+func (srv *servers) connect(ctx context.Context, s *app.Service, config *app.Config) (compose.Buses, error) {
 	if srv.nats != nil {
-		return compose.Bus(ctx, s, srv.nats.URL(), config)
+		return compose.OpenBuses(ctx, s, app.BusSettings{BusURL: srv.nats.URL()}, config)
 	}
 	b := srv.memory.Connect()
 	s.Stack.Push("bus", stopServers, func(context.Context) error { return b.Close() })
-	return b, b.Ensure(ctx, config.LaneNames())
+	return compose.Buses{Bus: b}, b.Ensure(ctx, config.LaneNames())
 }
 
 // running is what whoever added the loops works with.
@@ -128,21 +127,21 @@ func (srv *servers) addLoops(ctx context.Context, s *app.Service, config *app.Co
 	if err != nil {
 		return running{}, err
 	}
-	b, err := srv.connect(ctx, s, config)
+	buses, err := srv.connect(ctx, s, config)
 	if err != nil {
 		return running{}, err
 	}
 	if err := compose.Scheduler(ctx, s, config, l); err != nil {
 		return running{}, err
 	}
-	if err := compose.Dispatcher(s, config, l, b); err != nil {
+	if err := compose.Dispatcher(s, config, l, buses); err != nil {
 		return running{}, err
 	}
 	if !performs(config, handlers) {
 		s.Log.InfoContext(ctx, "no worker here: every kind has channel go; run a worker of your own")
 		return running{pool, l}, nil
 	}
-	return running{pool, l}, compose.Worker(s, config, compose.WorkerParts{Ledger: l, Heart: heart, Bus: b, Handlers: handlers, Asking: l})
+	return running{pool, l}, compose.Worker(s, config, compose.WorkerParts{Ledger: l, Heart: heart, Buses: buses, Handlers: handlers, Asking: l})
 }
 
 // performs reports whether a worker in this process would have anything to do.

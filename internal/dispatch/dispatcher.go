@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -68,6 +69,9 @@ type Ledger interface {
 	Figures
 	// Topics lists the topics; lanes are added while the dispatcher runs.
 	Topics(ctx context.Context) ([]string, error)
+	// Bus is the address of the bus that the lanes were moved to; empty if they never
+	// were.
+	Bus(ctx context.Context) (string, error)
 	// CheckRestored makes the cursors begin anew where the ledger was moved to another
 	// cluster, and reports whether it did.
 	CheckRestored(ctx context.Context) (bool, error)
@@ -82,10 +86,21 @@ type Bus interface {
 	MaxMessage() int
 }
 
+// Route is a bus and its address, by which the ledger knows it.
+type Route struct {
+	Address string
+	Bus     Bus
+}
+
 // Options are what a Dispatcher needs. Ledger and Bus are required.
 type Options struct {
 	Ledger Ledger
-	Bus    Bus
+	// Bus is relayed to as long as the ledger's lanes were moved to no other address than
+	// its own.
+	Bus     Bus
+	Address string
+	// Next is the bus that the lanes may be moved to while the dispatcher runs. Optional.
+	Next *Route
 	// Pack is the most references that a message of the lane carries; nil, or 0 from
 	// it, means 32.
 	Pack func(lane string) int
@@ -155,8 +170,10 @@ func New(o Options) (*Dispatcher, error) {
 // ctx's error. What goes wrong meanwhile is logged, counted and tried again.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	defer d.relays.Wait()
-	if mover, ok := d.options.Bus.(bus.Mover); ok {
-		d.relays.Go(func() { d.move(ctx, mover) })
+	for _, b := range d.options.buses() {
+		if mover, ok := b.(bus.Mover); ok {
+			d.relays.Go(func() { d.move(ctx, mover) })
+		}
 	}
 	failures := pause.Backoff{}
 	var checked time.Time
@@ -207,6 +224,34 @@ func (d *Dispatcher) startRelays(ctx context.Context) error {
 		d.relays.Go(func() { r.run(ctx) })
 	}
 	return nil
+}
+
+// buses are all that the dispatcher knows. What is delayed on one that the lanes have left
+// is moved on all the same.
+func (o Options) buses() []Bus {
+	if o.Next == nil {
+		return []Bus{o.Bus}
+	}
+	return []Bus{o.Bus, o.Next.Bus}
+}
+
+// route finds the bus that the ledger's lanes are on. One that this dispatcher does not
+// know is an error: whatever it relayed elsewhere, nobody would take.
+func (o Options) route(ctx context.Context) (Route, error) {
+	address, err := o.Ledger.Bus(ctx)
+	switch {
+	case err != nil:
+		return Route{}, err
+	case address == "" || address == o.Address:
+		return Route{o.Address, o.Bus}, nil
+	case o.Next != nil && address == o.Next.Address:
+		return *o.Next, nil
+	}
+	known := o.Address
+	if o.Next != nil {
+		known += " and " + o.Next.Address
+	}
+	return Route{}, fmt.Errorf("the lanes were moved to the bus at %s, and this dispatcher knows only %s: give it that bus, or move the lanes back with duly bus move", address, known)
 }
 
 // lost reports whether the topic went to another, which is no failure.

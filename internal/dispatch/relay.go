@@ -35,6 +35,7 @@ type relay struct {
 	ledger        Ledger
 	metrics       *metrics
 	log           *slog.Logger
+	route         Route // where the topic is relayed to while it is held
 	publisher     publisher
 	marker        *marker // nil for notices, which are copies of what the ledger keeps
 
@@ -56,8 +57,7 @@ func newRelay(d *Dispatcher, topic string) *relay {
 		pace: pace{rest: o.Rest}, limit: firstRows,
 	}
 	r.publisher = publisher{
-		topic: topic, bus: o.Bus, shelf: o.Ledger, metrics: d.metrics,
-		packing: newPacking(topic, o.Pack(topic), o.Bus.MaxMessage()),
+		topic: topic, shelf: o.Ledger, metrics: d.metrics,
 		// With what may have gone by since the last renewal, less than the claim.
 		patience: o.Claim / 2,
 		renew:    r.renew,
@@ -66,7 +66,7 @@ func newRelay(d *Dispatcher, topic string) *relay {
 		r.pace.rest *= noticeRest
 	} else {
 		r.marker = &marker{
-			lane: topic, holder: d.holder, marks: o.Ledger, bus: o.Bus, metrics: d.metrics,
+			lane: topic, holder: d.holder, marks: o.Ledger, metrics: d.metrics,
 			every: o.MarkEvery, most: o.MarkMost,
 		}
 	}
@@ -88,7 +88,6 @@ func (r *relay) run(ctx context.Context) {
 			// Another dispatcher may reach the broker where this one does not; and what is
 			// wrong may be that the topic is gone.
 			r.giveUp(ctx)
-			r.ensured = false
 			rest = r.failures.Next()
 			r.metrics.failed(r.topic)
 			r.log.WarnContext(ctx, "relaying", "error", err, "next_in", rest)
@@ -121,20 +120,41 @@ func (r *relay) step(ctx context.Context) (time.Duration, error) {
 	return r.pace.next(saw, time.Now()), nil
 }
 
-// ensure creates or verifies the topic on the bus, at first and after failures.
+// ensure finds the bus that the lanes are on and creates or verifies the topic there,
+// before the topic is taken and after failures.
 func (r *relay) ensure(ctx context.Context) error {
 	if r.ensured {
 		return nil
+	}
+	route, err := r.options.route(ctx)
+	if err != nil {
+		return err
+	}
+	if route != r.route {
+		r.turn(ctx, route)
 	}
 	var lanes []string
 	if !r.dead {
 		lanes = []string{r.topic}
 	}
-	if err := r.options.Bus.Ensure(ctx, lanes); err != nil {
+	if err := route.Bus.Ensure(ctx, lanes); err != nil {
 		return fmt.Errorf("making topic %s ready on the bus: %w", r.topic, err)
 	}
 	r.ensured = true
 	return nil
+}
+
+// turn relays to another bus from now on.
+func (r *relay) turn(ctx context.Context, to Route) {
+	if r.route.Bus != nil {
+		r.log.WarnContext(ctx, "the lanes were moved: relaying to another bus", "from", r.route.Address, "to", to.Address)
+	}
+	r.route = to
+	r.publisher.bus = to.Bus
+	r.publisher.packing = newPacking(r.topic, r.options.Pack(r.topic), to.Bus.MaxMessage())
+	if r.marker != nil {
+		r.marker.bus = to.Bus
+	}
 }
 
 // claim takes the topic or renews the claim in time, and reports whether it is held.
@@ -151,7 +171,12 @@ func (r *relay) claim(ctx context.Context) (bool, error) {
 		r.drop()
 		return false, nil
 	}
-	if r.claimed.IsZero() {
+	taken := r.claimed.IsZero()
+	r.claimed = now
+	if err := r.confirm(ctx); err != nil {
+		return false, err
+	}
+	if taken {
 		r.log.InfoContext(ctx, "relaying the topic from now on")
 		r.metrics.holds(r.topic, true)
 		r.empty, r.measured = now, time.Time{}
@@ -159,8 +184,19 @@ func (r *relay) claim(ctx context.Context) (bool, error) {
 			r.marker.takeOver(now)
 		}
 	}
-	r.claimed = now
 	return true, nil
+}
+
+// confirm asks again, behind every claim, for the bus that the lanes are on. Whoever
+// moves them ends every claim: so a move before this look is seen by it, and one after
+// it makes void what this relay does.
+func (r *relay) confirm(ctx context.Context) error {
+	route, err := r.options.route(ctx)
+	if err == nil && route != r.route {
+		r.ensured = false
+		err = machine.ErrLostTopic
+	}
+	return err
 }
 
 // renew keeps the topic while a page takes long.

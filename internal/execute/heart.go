@@ -107,7 +107,7 @@ func (w *Worker) renewOnce(ctx context.Context, s *session) error {
 		w.log.WarnContext(ctx, "handing back a lease that nobody here runs", "job", id.Job, "generation", id.Generation, "fence", id.Fence)
 		w.handBack(s, id)
 	}
-	if w.o.Bus.Healthy() == nil {
+	if w.o.healthy() {
 		w.claimed()
 	}
 	return nil

@@ -43,6 +43,7 @@ type Lane struct {
 // takes from the bus, the other leases everything that has come meanwhile.
 type lane struct {
 	worker   *Worker
+	source   Source
 	name     string
 	need     int // free slots before a message is taken
 	slots    *slots

@@ -98,15 +98,21 @@ func (m *metrics) kind(k Kind) *kind {
 	}
 }
 
-// watchSlots shows the lane's free slots.
-func (m *metrics) watchSlots(registerer prometheus.Registerer, l *lane) {
+// watchSlots shows the lane's free slots, those of both buses together.
+func (m *metrics) watchSlots(registerer prometheus.Registerer, lane string, all []*slots) {
 	if registerer == nil {
 		return
 	}
 	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: namespace, Subsystem: subsystem, Name: "free_slots", Help: "Slots that are free now.",
-		ConstLabels: prometheus.Labels{"lane": l.name},
-	}, func() float64 { return float64(l.slots.available()) }))
+		ConstLabels: prometheus.Labels{"lane": lane},
+	}, func() float64 {
+		free := 0
+		for _, s := range all {
+			free += s.available()
+		}
+		return float64(free)
+	}))
 }
 
 // observeLease notes how long a first attempt has waited since it was due.

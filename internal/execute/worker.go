@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,6 +44,9 @@ type Options struct {
 	// Ledger and Bus are where work is. Required.
 	Ledger Ledger
 	Bus    Source
+	// Next is a second bus, while lanes move from one to the other: work is taken from
+	// both, and each has half of a lane's slots. Optional.
+	Next Source
 	// Heart is the ledger again, on a connection of its own. Required.
 	Heart Heart
 	// Kinds are the kinds that this worker can perform; work of other kinds is held.
@@ -132,18 +136,36 @@ func New(o Options) (*Worker, error) {
 	}
 	w.crew.perform = w.perform
 	w.settling = newSettling(w, o.Slots)
-	share := max(1, o.Slots/len(o.Lanes))
+	sources := o.sources()
+	share := max(1, o.Slots/(len(o.Lanes)*len(sources)))
 	for _, l := range o.Lanes {
 		pack := cmp.Or(l.Pack, defaultPack)
 		if pack > share {
 			w.log.Warn("a message may hold more references than the lane has slots; the excess is held: raise the slots or lower the pack",
 				"lane", l.Name, "pack", pack, "slots_of_lane", share, "slots", o.Slots)
 		}
-		one := &lane{worker: w, name: l.Name, need: min(pack, share), slots: newSlots(share), inbox: newInbox()}
-		w.lanes = append(w.lanes, one)
-		w.metrics.watchSlots(o.Metrics, one)
+		var all []*slots
+		for _, source := range sources {
+			one := &lane{worker: w, source: source, name: l.Name, need: min(pack, share), slots: newSlots(share), inbox: newInbox()}
+			w.lanes = append(w.lanes, one)
+			all = append(all, one.slots)
+		}
+		w.metrics.watchSlots(o.Metrics, l.Name, all)
 	}
 	return w, nil
+}
+
+// sources are the buses to take work from.
+func (o Options) sources() []Source {
+	if o.Next == nil {
+		return []Source{o.Bus}
+	}
+	return []Source{o.Bus, o.Next}
+}
+
+// healthy reports whether some bus can be reached.
+func (o Options) healthy() bool {
+	return slices.ContainsFunc(o.sources(), func(s Source) bool { return s.Healthy() == nil })
 }
 
 func (o *Options) setDefaults() {
@@ -176,8 +198,8 @@ func (o Options) check() error {
 	if len(o.Lanes) == 0 {
 		refuse("lanes: at least one must be given")
 	}
-	if o.Slots < len(o.Lanes) {
-		refuse("slots %d: there must be one for each of the %d lanes at least", o.Slots, len(o.Lanes))
+	if n := len(o.Lanes) * len(o.sources()); o.Slots < n {
+		refuse("slots %d: there must be one for each of the %d lanes at least, and for each bus", o.Slots, len(o.Lanes))
 	}
 	if o.Heartbeat <= 0 || o.LeaseTime < 3*o.Heartbeat {
 		refuse("heartbeat %s: three of them must fit into the lease time (%s)", o.Heartbeat, o.LeaseTime)
@@ -236,7 +258,7 @@ func (w *Worker) Run(ctx context.Context) error {
 // consume opens the lanes.
 func (w *Worker) consume(ctx context.Context) error {
 	for _, l := range w.lanes {
-		c, err := w.o.Bus.Consume(ctx, l.name)
+		c, err := l.source.Consume(ctx, l.name)
 		if err != nil {
 			return errors.Join(fmt.Errorf("consuming lane %s: %w", l.name, err), w.closeConsumers())
 		}

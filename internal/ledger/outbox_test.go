@@ -29,9 +29,9 @@ func (b *bench) keep() int {
 	return n
 }
 
-func (b *bench) count(sql string) (n int) {
+func (b *bench) count(sql string, args ...any) (n int) {
 	b.t.Helper()
-	require.NoError(b.t, b.pool.QueryRow(b.t.Context(), sql).Scan(&n))
+	require.NoError(b.t, b.pool.QueryRow(b.t.Context(), sql, args...).Scan(&n))
 	return n
 }
 

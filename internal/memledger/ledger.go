@@ -25,6 +25,7 @@ type Ledger struct {
 	workers map[string]*worker
 	topics  map[string]*topic
 	aside   []*aside
+	bus     string // that the lanes were moved to
 	events  []Event
 	rejects []Reject
 	walk    walk

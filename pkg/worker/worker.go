@@ -34,6 +34,9 @@ type Config struct {
 	DatabaseURL string
 	// BusURL is where the bus is. Default: DULY_BUS_URL or DULY_BUS_URL_FILE.
 	BusURL string
+	// BusNextURL is the bus that lanes are going to be moved to; work is taken from both.
+	// Default: DULY_BUS_NEXT_URL or DULY_BUS_NEXT_URL_FILE.
+	BusNextURL string
 	// File is the configuration. Default: DULY_CONFIG, else duly.yaml.
 	File string
 	// AdminAddr is where /metrics, /livez and /readyz are served. Default:
@@ -93,11 +96,11 @@ func run(ctx context.Context, p *app.Process, settings app.Settings, handlers Ha
 		if err != nil {
 			return err
 		}
-		bus, err := compose.Bus(ctx, s, settings.BusURL, config)
+		buses, err := compose.OpenBuses(ctx, s, settings.BusSettings, config)
 		if err != nil {
 			return err
 		}
-		return compose.Worker(s, config, compose.WorkerParts{Ledger: ledger, Heart: heart, Bus: bus, Handlers: handlers, Asking: ledger})
+		return compose.Worker(s, config, compose.WorkerParts{Ledger: ledger, Heart: heart, Buses: buses, Handlers: handlers, Asking: ledger})
 	})
 }
 
@@ -105,7 +108,7 @@ func run(ctx context.Context, p *app.Process, settings app.Settings, handlers Ha
 func (c Config) resolve() (app.Settings, *app.Process, error) {
 	s := app.Settings{
 		LedgerSettings: app.LedgerSettings{DatabaseURL: c.DatabaseURL},
-		BusSettings:    app.BusSettings{BusURL: c.BusURL},
+		BusSettings:    app.BusSettings{BusURL: c.BusURL, NextURL: c.BusNextURL},
 		ConfigSettings: app.ConfigSettings{Config: cmp.Or(c.File, os.Getenv("DULY_CONFIG"), "duly.yaml")},
 		AdminSettings:  app.AdminSettings{AdminAddr: cmp.Or(c.AdminAddr, os.Getenv("DULY_ADMIN_ADDR"), "127.0.0.1:0")},
 	}
@@ -114,6 +117,9 @@ func (c Config) resolve() (app.Settings, *app.Process, error) {
 	}
 	if c.BusURL == "" {
 		s.BusURL, s.BusURLFile = os.Getenv("DULY_BUS_URL"), os.Getenv("DULY_BUS_URL_FILE")
+	}
+	if c.BusNextURL == "" {
+		s.NextURL, s.NextFile = os.Getenv("DULY_BUS_NEXT_URL"), os.Getenv("DULY_BUS_NEXT_URL_FILE")
 	}
 	p := &app.Process{Name: cmp.Or(c.Name, "duly-worker"), Version: app.Version(), Log: c.Log, Stdout: os.Stdout, Stderr: os.Stderr}
 	if p.Log == nil {

@@ -27,6 +27,7 @@ const (
 	dispatcher = "dispatcher"
 	worker     = "worker"
 	dlq        = "dlq"
+	tool       = "duly"
 )
 
 // build builds the programs, once a run.
@@ -35,7 +36,7 @@ var build = sync.OnceValue(func() error {
 	if raceDetector {
 		args = append(args, "-race")
 	}
-	for _, name := range []string{scheduler, dispatcher, worker, dlq} {
+	for _, name := range []string{scheduler, dispatcher, worker, dlq, tool} {
 		args = append(args, "duly.dev/duly/cmd/"+name)
 	}
 	if output, err := exec.Command("go", args...).CombinedOutput(); err != nil {
