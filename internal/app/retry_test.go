@@ -88,7 +88,7 @@ func TestAddressesAreShownWithoutTheirSecrets(t *testing.T) {
 		"nats://user:hunter2@bus:4222,%zz":                                "(an unreadable address)",
 		"nats://user:hunter2@[::1]:4222":                                  "[::1]:4222",
 		"postgres://duly:hunter2@[::1]:5432/ledger?sslmode=disable&app=x": "[::1]:5432/ledger",
-		"kafka://user:hunter2@one:9092,two:9092?sasl=plain,more":           "one:9092,two:9092",
+		"kafka://user:hunter2@one:9092,two:9092?sasl=plain,more":          "one:9092,two:9092",
 		"kafka://user:hunter2@one:9092,kafka://user:hunter2@two:9092?a=b": "one:9092,two:9092",
 	} {
 		require.Equal(t, want, Where(connection), connection)
