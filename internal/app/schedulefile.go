@@ -154,8 +154,7 @@ func (c *checker) holidaysFrom(field, name string) map[calendar.Date]string {
 	}
 	listed, err := calendar.ParseHolidays(data)
 	for _, one := range leaves(err) {
-		var line *calendar.LineError
-		if errors.As(one, &line) {
+		if line, ok := errors.AsType[*calendar.LineError](one); ok {
 			c.problems = append(c.problems, &strictyaml.Problem{File: path, Line: line.Line, Field: field, Rule: line.Rule})
 		}
 	}
@@ -227,8 +226,7 @@ func (c *checker) key(field, text string) calendar.KeyTemplate {
 // fields tells each field that the calendar refuses with its line.
 func (c *checker) fields(at string, err error) {
 	for _, one := range leaves(err) {
-		var field *calendar.FieldError
-		if errors.As(one, &field) {
+		if field, ok := errors.AsType[*calendar.FieldError](one); ok {
 			c.refuse(at+"."+field.Field, "%s", field.Rule)
 		}
 	}

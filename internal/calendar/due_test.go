@@ -40,7 +40,7 @@ func minutely(t require.TestingT, catchUp CatchUp, most int) *Schedule {
 
 func TestWhatIsDueFiresWithinItsWindow(t *testing.T) {
 	t.Parallel()
-	s := compile(t, Spec{Cron: "0 9 * * *", Zone: "UTC", Period: PeriodDate, CatchUp: CatchUpNone, Window: ptr(10 * time.Minute)})
+	s := compile(t, Spec{Cron: "0 9 * * *", Zone: "UTC", Period: PeriodDate, CatchUp: CatchUpNone, Window: new(10 * time.Minute)})
 	since := instant(t, "2026-06-01T08:00:00Z")
 	for now, want := range map[string]string{
 		"2026-06-01T08:59:59Z": "missed 0",
@@ -143,7 +143,7 @@ func TestC19AnOverdueOccurrenceIsDecidedAtOnce(t *testing.T) {
 
 func TestMoreThanAHundredInOneWindowFireInSeveralDecisions(t *testing.T) {
 	t.Parallel()
-	s := compile(t, Spec{Cron: "* * * * *", Zone: "UTC", Period: PeriodOccurrence, Window: ptr(4 * time.Hour)})
+	s := compile(t, Spec{Cron: "* * * * *", Zone: "UTC", Period: PeriodOccurrence, Window: new(4 * time.Hour)})
 	since, now := instant(t, "2026-06-01T12:00:00Z"), instant(t, "2026-06-01T15:00:00Z")
 	d := s.Decide(since, now, false)
 	require.Len(t, d.Fire, 100)
@@ -165,7 +165,7 @@ func TestCatchUpOfOccurrencesThatWereMissed(t *testing.T) {
 	require.Equal(t, "06-05T09:00! missed 3", daily(CatchUpLatest, nil))
 	require.Equal(t, daily(CatchUpLatest, nil), daily("", nil), "the default")
 	require.Equal(t, "06-02T09:00! 06-03T09:00! 06-04T09:00! 06-05T09:00! missed 0", daily(CatchUpAll, nil))
-	require.Equal(t, "06-04T09:00! 06-05T09:00! missed 2", daily(CatchUpAll, ptr(2)))
+	require.Equal(t, "06-04T09:00! 06-05T09:00! missed 2", daily(CatchUpAll, new(2)))
 }
 
 func TestARunThatIsNotOver(t *testing.T) {

@@ -81,7 +81,7 @@ func (s *Schedule) Next(after time.Time) (Occurrence, bool) {
 }
 
 const (
-	// maxChunk is how many days are looked at at once where nothing is found.
+	// maxChunk is how many days are looked at together where nothing is found.
 	maxChunk = 512
 	// denseChunk is the same where something is: few, since there may be many a day.
 	denseChunk = 4
@@ -267,8 +267,8 @@ func (s *Schedule) instants(all []Occurrence, o Occurrence, r reading) []Occurre
 // newest are the n newest occurrences in (after, until] that keep wants, in order.
 func (s *Schedule) newest(n int, after, until time.Time, keep func(Occurrence) bool) []Occurrence {
 	var all []Occurrence
-	for days := time.Duration(1); n > len(all) && until.After(after); days = min(2*days, maxChunk) {
-		from := until.Add(-days * dayDuration)
+	for days := 1; n > len(all) && until.After(after); days = min(2*days, maxChunk) {
+		from := until.AddDate(0, 0, -days)
 		if s.every > 0 {
 			from = until.Add(-time.Duration(n) * s.every)
 		}

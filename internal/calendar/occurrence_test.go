@@ -165,11 +165,9 @@ func TestIntervalsGoByElapsedTime(t *testing.T) {
 	require.Equal(t, []string{"2026-07-01T22:00:00Z 2026-07-01T22:00:00Z"}, list(t, every(24*time.Hour, "2026-07-01T00:00"), "2026-06-30T22:00:00Z", 1), "what comes is strictly later")
 	before := every(time.Hour, "2030-01-01T00:00:00")
 	require.Equal(t, []string{"2026-01-01T00:00:00Z 2026-01-01T00:00:00Z"}, list(t, before, "2025-12-31T23:30:00Z", 1), "an anchor may lie in the future")
-	withoutAnchor := compile(t, Spec{Every: ptr(time.Hour), Zone: "Asia/Kolkata", Period: PeriodHour})
+	withoutAnchor := compile(t, Spec{Every: new(time.Hour), Zone: "Asia/Kolkata", Period: PeriodHour})
 	require.Equal(t, []string{"2026-01-01T00:30:00Z 2026-01-01T06+0530"}, list(t, withoutAnchor, "2026-01-01T00:00:00Z", 1), "whole hours of the zone")
 }
-
-func ptr[T any](v T) *T { return &v }
 
 func TestBusinessDays(t *testing.T) {
 	t.Parallel()
@@ -277,7 +275,7 @@ func drawSpec(t *rapid.T) Spec {
 	spec.Zone = rapid.SampledFrom([]string{"Europe/Paris", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia", "Asia/Kolkata", "America/St_Johns"}).Draw(t, "zone")
 	switch rapid.IntRange(0, 2).Draw(t, "sort") {
 	case 0:
-		spec.Every = ptr(time.Duration(rapid.IntRange(1000, 1_000_000).Draw(t, "every")) * time.Second)
+		spec.Every = new(time.Duration(rapid.IntRange(1000, 1_000_000).Draw(t, "every")) * time.Second)
 		return spec
 	case 1:
 		spec.BusinessDays = []BusinessDay{BusinessDay(rapid.IntRange(1, 5).Draw(t, "number")), -1}
@@ -380,8 +378,8 @@ func TestC08ZonesAreResolvedAndKeptAsGiven(t *testing.T) {
 func TestEverythingThatIsWrongWithAScheduleIsToldAtOnce(t *testing.T) {
 	t.Parallel()
 	_, err := Compile(Spec{
-		Cron: "61 * * * *", Every: ptr(time.Millisecond), Anchor: "noon", BusinessDays: []BusinessDay{1}, Zone: "Mars/X", Clock: "wall", EarliestZone: "UTC",
-		Gap: "both", Overlap: "none", NonBusinessDay: "never", Period: "year", Window: ptr(time.Duration(0)), CatchUp: "some", CatchUpMax: ptr(0), WhileRunning: "stop",
+		Cron: "61 * * * *", Every: new(time.Millisecond), Anchor: "noon", BusinessDays: []BusinessDay{1}, Zone: "Mars/X", Clock: "wall", EarliestZone: "UTC",
+		Gap: "both", Overlap: "none", NonBusinessDay: "never", Period: "year", Window: new(time.Duration(0)), CatchUp: "some", CatchUpMax: new(0), WhileRunning: "stop",
 	}, nil)
 	require.Equal(t, []string{
 		`zone "Mars/X": it must be an IANA time zone such as Europe/Paris`,

@@ -161,7 +161,7 @@ func (s *Schedule) daysOfOnePeriod() (a, b Date, found bool) {
 		return 0, 0, false
 	}
 	var last Date
-	any := false
+	some := false
 	for year, month := range s.months() {
 		days := s.fires(year, month)
 		for day := 1; day <= 31; day++ {
@@ -169,10 +169,10 @@ func (s *Schedule) daysOfOnePeriod() (a, b Date, found bool) {
 				continue
 			}
 			now := NewDate(year, month, day)
-			if any && s.together(last, now) {
+			if some && s.together(last, now) {
 				return last, now, true
 			}
-			last, any = now, true
+			last, some = now, true
 		}
 	}
 	return 0, 0, false

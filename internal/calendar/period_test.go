@@ -103,7 +103,7 @@ func TestISOWeeksFollowTheirThursday(t *testing.T) {
 		year, _, _ := thursday.Date()
 		gotYear, week := day.midnight().ISOWeek()
 		require.Equal(t, year, gotYear, day)
-		require.Equal(t, (int(thursday-NewDate(year, 1, 1)))/7+1, week, day)
+		require.Equal(t, int(thursday-NewDate(year, 1, 1))/7+1, week, day)
 	}
 }
 
@@ -133,15 +133,15 @@ func TestTwoOccurrencesThatWouldShareAPeriodAreNamed(t *testing.T) {
 		{"the last and the first by week", Spec{Cron: "0 9 1,L * *", Period: PeriodISOWeek}, "share the period"},
 		{"29 February and 1 March by week", Spec{Cron: "0 9 29-31/2 2 *", Period: PeriodISOWeek}, ""},
 		{"the first Monday or the 29th of February", Spec{Cron: "0 9 29 2 MON#1", Period: PeriodMonth}, "share the period 2028-02: 2028-02-07T09:00:00 and 2028-02-29T09:00:00"},
-		{"every hour by hour", Spec{Every: ptr(time.Hour), Period: PeriodHour}, ""},
-		{"every 59 minutes by hour", Spec{Every: ptr(59 * time.Minute), Period: PeriodHour}, "share the period"},
-		{"every 24 hours at the wrong time by date", Spec{Every: ptr(24 * time.Hour), Anchor: "2026-07-01T00:30:00", Period: PeriodDate}, "share the period 2026-11-01: 2026-11-01T00:30:00 and 2026-11-01T23:30:00"},
-		{"every 24 hours at noon by date", Spec{Every: ptr(24 * time.Hour), Anchor: "2026-07-01T12:30:00", Period: PeriodDate}, ""},
-		{"every 25 hours by date", Spec{Every: ptr(25 * time.Hour), Period: PeriodDate}, ""},
-		{"every 23 hours by date", Spec{Every: ptr(23 * time.Hour), Period: PeriodDate}, "share the period"},
-		{"every 7 days by week", Spec{Every: ptr(7 * 24 * time.Hour), Anchor: "2026-01-07T12:00:00", Period: PeriodISOWeek}, ""},
-		{"every 30 days by month", Spec{Every: ptr(30 * 24 * time.Hour), Period: PeriodMonth}, "share the period"},
-		{"every 31 days by month", Spec{Every: ptr(31 * 24 * time.Hour), Anchor: "2026-01-07T12:00:00", Period: PeriodMonth}, ""},
+		{"every hour by hour", Spec{Every: new(time.Hour), Period: PeriodHour}, ""},
+		{"every 59 minutes by hour", Spec{Every: new(59 * time.Minute), Period: PeriodHour}, "share the period"},
+		{"every 24 hours at the wrong time by date", Spec{Every: new(24 * time.Hour), Anchor: "2026-07-01T00:30:00", Period: PeriodDate}, "share the period 2026-11-01: 2026-11-01T00:30:00 and 2026-11-01T23:30:00"},
+		{"every 24 hours at noon by date", Spec{Every: new(24 * time.Hour), Anchor: "2026-07-01T12:30:00", Period: PeriodDate}, ""},
+		{"every 25 hours by date", Spec{Every: new(25 * time.Hour), Period: PeriodDate}, ""},
+		{"every 23 hours by date", Spec{Every: new(23 * time.Hour), Period: PeriodDate}, "share the period"},
+		{"every 7 days by week", Spec{Every: new(7 * 24 * time.Hour), Anchor: "2026-01-07T12:00:00", Period: PeriodISOWeek}, ""},
+		{"every 30 days by month", Spec{Every: new(30 * 24 * time.Hour), Period: PeriodMonth}, "share the period"},
+		{"every 31 days by month", Spec{Every: new(31 * 24 * time.Hour), Anchor: "2026-01-07T12:00:00", Period: PeriodMonth}, ""},
 		{"every minute by occurrence", Spec{Cron: "* * * * *", Period: PeriodOccurrence}, ""},
 		{"a day of each month moved into the month before", Spec{Cron: "0 9 1 * *", Holidays: "test", NonBusinessDay: DayPrevious, Period: PeriodMonth}, ""},
 		{"first and last business day by month", Spec{BusinessDays: []BusinessDay{1, -1}, At: []Clock{540}, Holidays: "test", Period: PeriodMonth}, "share the period 2026-01: 2026-01-02T09:00:00 and 2026-01-30T09:00:00"},
