@@ -111,6 +111,7 @@ kinds:
 }
 
 func TestAStatementThatCannotWorkEndsTheScheduler(t *testing.T) {
+	t.Setenv("DULY_TEST_ODD", "postgres://u:hunter2@%zz/")
 	url := ledgertest.URL(t)
 	pool := ledgertest.Pool(t, url)
 	for text, want := range map[string]string{
@@ -118,7 +119,6 @@ func TestAStatementThatCannotWorkEndsTheScheduler(t *testing.T) {
 		`{dsn: {env: DULY_TEST_MISSING}, statement: "SELECT true AS happened, '' AS receipt WHERE $1 = ''"}`: "DULY_TEST_MISSING is not set",
 		`{dsn: {env: DULY_TEST_ODD}, statement: "SELECT true AS happened, '' AS receipt WHERE $1 = ''"}`:     "no connection string",
 	} {
-		t.Setenv("DULY_TEST_ODD", "postgres://u:hunter2@%zz/")
 		c := config(t, "kinds:\n  own: {channel: go, promises: {lookup: {sql: "+text+"}}}\n")
 		err := compose.Scheduler(t.Context(), service(t, &bytes.Buffer{}), c, ledger.New(pool))
 		require.ErrorContains(t, err, want)

@@ -116,8 +116,7 @@ func shared(r prometheus.Registerer, v *prometheus.CounterVec) (*prometheus.Coun
 		return v, nil
 	}
 	err := r.Register(v)
-	var already prometheus.AlreadyRegisteredError
-	if errors.As(err, &already) {
+	if already, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
 		if same, ok := already.ExistingCollector.(*prometheus.CounterVec); ok {
 			return same, nil
 		}
@@ -182,7 +181,8 @@ func (k *askable) ask(ctx context.Context, questions []machine.Question) []machi
 	// A lookup that has no answer in time says so itself; one that does not even return is
 	// left behind, in its place.
 	late := make(chan struct{})
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, func() { close(late) }) })()
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, func() { close(late) }) })
+	defer stop()
 	replies := make([]machine.Reply, len(questions))
 	for i, q := range questions {
 		answer := channel.NoAnswer("no answer in time")

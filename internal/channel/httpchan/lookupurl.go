@@ -25,8 +25,7 @@ func newLookupURL(text string) (lookupURL, error) {
 func (l lookupURL) of(q channel.Inquiry) (*url.URL, error) {
 	var text strings.Builder
 	if err := l.template.Execute(&text, lookupValues{q}); err != nil {
-		var lacks *lackError
-		if errors.As(err, &lacks) {
+		if lacks, ok := errors.AsType[*lackError](err); ok {
 			return nil, lacks
 		}
 		return nil, errors.New("the URL's template failed")
@@ -44,7 +43,7 @@ func (l lookupURL) of(q channel.Inquiry) (*url.URL, error) {
 	if why := whyNot(u); why != "" {
 		return nil, errors.New("of the URL: " + why)
 	}
-	for _, segment := range strings.Split(u.Path, "/") {
+	for segment := range strings.SplitSeq(u.Path, "/") {
 		if segment == "." || segment == ".." { // servers and proxies take them for another address
 			return nil, errors.New("the URL would have a path segment of dots alone")
 		}
