@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint ci demo bench compare generate
+.PHONY: help build test race lint ci demo bench compare model generate
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ bench: ## Measure enqueue to delivered on the embedded stack
 
 compare: ## Measure Duly side by side with other job queues (needs Node for some of them)
 	go -C bench run . compare
+
+model: ## Check the formal model in every configuration (brings Spin itself where it may)
+	docs/model/check
 
 generate: ## Bring generated files up to date
 	go generate ./...
