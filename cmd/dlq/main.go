@@ -31,6 +31,9 @@ type grammar struct {
 	Redrive redriveCommand `cmd:"" help:"Open the next generation of a job that ended badly."`
 	Resolve resolveCommand `cmd:"" help:"Say what became of a job that may have happened."`
 	Cancel  cancelCommand  `cmd:"" help:"Withdraw a job."`
+
+	Runs      runsCommand      `cmd:"" help:"Show runs of schedules, how far they are, and what was refused."`
+	Schedules schedulesCommand `cmd:"" help:"Show what became of the occurrences of a schedule."`
 }
 
 // shared is what every command is told.

@@ -16,6 +16,7 @@ type grammar struct {
 	Import    importCommand    `cmd:"" help:"Import jobs from a CSV or NDJSON file."`
 	Config    configCommand    `cmd:"" help:"Check configurations."`
 	Schedules schedulesCommand `cmd:"" help:"Show when schedules fire."`
+	Runs      runsCommand      `cmd:"" help:"Start runs of schedules."`
 	Bus       busCommand       `cmd:"" help:"Move the lanes to another bus."`
 	Migrate   migrateCommand   `cmd:"" help:"Bring the ledger's schema to this version, or say where it is."`
 	Check     checkCommand     `cmd:"" help:"Prove that what the ledger holds agrees with what it says happened."`

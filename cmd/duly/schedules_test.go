@@ -14,10 +14,10 @@ const scheduleConfig = `
 kinds: {digest: {channel: go}}
 holidays: {france: {countries: [fr]}}
 schedules:
-  clocks: {cron: 30 2 * * *, zone: America/New_York, period: date, kind: digest, key: "a:{period}", select: x}
-  either: {cron: 0 9 1-7 * MON, zone: UTC, period: date, kind: digest, key: "a:{period}", select: x}
-  first: {cron: 0 9 1 * *, zone: Europe/Paris, holidays: france, non_business_day: previous, period: month, kind: digest, key: "a:{period}", select: x}
-  ours: {cron: 0 9 * * *, zone: Asia/Calcutta, clock: recipient, period: date, kind: digest, key: "a:{period}:{id}", select: x}
+  clocks: {cron: 30 2 * * *, zone: America/New_York, period: date, kind: digest, key: "a:{period}", select: SELECT 1}
+  either: {cron: 0 9 1-7 * MON, zone: UTC, period: date, kind: digest, key: "a:{period}", select: SELECT 1}
+  first: {cron: 0 9 1 * *, zone: Europe/Paris, holidays: france, non_business_day: previous, period: month, kind: digest, key: "a:{period}", select: SELECT 1}
+  ours: {cron: 0 9 * * *, zone: Asia/Calcutta, clock: recipient, period: date, kind: digest, key: "a:{period}:{id}", select: SELECT 1}
 `
 
 func TestPreviewShowsWhatClocksDo(t *testing.T) {

@@ -68,10 +68,11 @@ func (c *checker) config(file string) *Config {
 	lanes := c.lanes(kinds)
 	c.drain(kinds)
 	c.retention(kinds)
+	c.sources()
 	schedules := c.schedules(kinds)
 	return &Config{
 		File: file, Prefix: f.Prefix, Lanes: lanes, Worker: f.Worker, MaxPayload: int(f.Limits.MaxPayload), Retention: f.Retention,
-		kinds: kinds, schedules: schedules, warnings: c.warnings,
+		kinds: kinds, schedules: schedules, sources: f.Sources, warnings: c.warnings,
 	}
 }
 

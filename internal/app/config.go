@@ -11,6 +11,7 @@ import (
 
 	"duly.dev/duly/internal/app/strictyaml"
 	"duly.dev/duly/internal/channel/httpchan"
+	"duly.dev/duly/internal/channel/secret"
 	"duly.dev/duly/internal/channel/smtpchan"
 	"duly.dev/duly/internal/machine"
 )
@@ -43,6 +44,7 @@ type Config struct {
 
 	kinds     []Kind
 	schedules []Schedule
+	sources   map[string]*secret.Ref
 	warnings  []string
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"duly.dev/duly/internal/app/strictyaml"
 	"duly.dev/duly/internal/channel/httpchan"
+	"duly.dev/duly/internal/channel/secret"
 	"duly.dev/duly/internal/channel/smtpchan"
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/job"
@@ -21,6 +22,8 @@ type configFile struct {
 	// Schedules fire runs, on the business days of Holidays.
 	Schedules map[string]*scheduleFile `yaml:"schedules"`
 	Holidays  map[string]*holidaysFile `yaml:"holidays"`
+	// Sources are databases that selections are asked of, besides the ledger's own.
+	Sources map[string]*secret.Ref `yaml:"sources"`
 	// Retention is how long jobs are kept after their end.
 	Retention time.Duration `yaml:"retention"`
 }

@@ -13,6 +13,7 @@ import (
 	"duly.dev/duly/internal/app/strictyaml"
 	"duly.dev/duly/internal/calendar"
 	"duly.dev/duly/internal/calendar/holiday"
+	"duly.dev/duly/internal/ledger"
 	"duly.dev/duly/pkg/job"
 )
 
@@ -184,11 +185,14 @@ func (c *checker) schedule(name string, f *scheduleFile, kinds []Kind, holidays 
 		c.refuse(at+".kind", "there is no such kind; describe it as kinds.%s", f.Kind)
 	}
 	s.Key = c.key(at+".key", f.Key)
-	c.require(s.Select != "", at+".select", "it must be given: the query that yields the recipients")
+	if err := ledger.CheckSelection(s.Select); err != nil {
+		c.refuse(at+".select", "%v", err)
+	}
 	if s.Source == "" {
 		s.Source = SourceLedger
 	}
 	c.require(job.ValidName(s.Source), at+".source", nameRule)
+	c.declared(at+".source", s.Source)
 	own := holidays[f.Holidays]
 	s.HolidaysUntil, s.HasHolidays = own.until, own.listed
 	var err error

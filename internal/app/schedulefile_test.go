@@ -53,6 +53,8 @@ func TestEveryKeyOfSchedulesIsTakenOver(t *testing.T) {
 holidays:
   ours: {countries: [fr, de-by], file: closures.txt, weekend: [fri, saturday]}
   all: {weekend: []}
+sources:
+  crm: {env: CRM_DATABASE_URL}
 schedules:
   last:
     business_days: [-2, last]
@@ -169,14 +171,14 @@ schedules:
     deadline: {at: 5 PM,
       days: 1.5}
   d: {cron: "*/5 * * * *", zone: UTC,
-    kind: digest, key: "{period}", select: x,
+    kind: digest, key: "{period}", select: SELECT 1,
     period: date}
   e: {cron: "0 18 * * *", zone: UTC,
-    kind: digest, key: "{period}", select: x, period: date,
+    kind: digest, key: "{period}", select: SELECT 1, period: date,
     deadline: {at: "17:00"}}
   f: {business_days: [1, third],
-    at: ["9"], holidays: all, zone: UTC, kind: digest, key: "{period}", select: x, period: date}
-  g: {cron: "0 18 * * *", zone: UTC, kind: digest, select: x, period: date,
+    at: ["9"], holidays: all, zone: UTC, kind: digest, key: "{period}", select: SELECT 1, period: date}
+  g: {cron: "0 18 * * *", zone: UTC, kind: digest, select: SELECT 1, period: date,
     key: "a:{period} "}
 `))
 }
@@ -205,7 +207,7 @@ func TestFilesOfHolidaysAreReadStrictly(t *testing.T) {
 
 func TestWarningsOfSchedulesAreToldByConfigCheck(t *testing.T) {
 	t.Parallel()
-	c := parse(t, kindsOnly+`schedules: {odd: {cron: 0 9 1-7 * MON, zone: UTC, period: date, kind: digest, key: "{period}", select: x}}`)
+	c := parse(t, kindsOnly+`schedules: {odd: {cron: 0 9 1-7 * MON, zone: UTC, period: date, kind: digest, key: "{period}", select: SELECT 1}}`)
 	require.Len(t, c.Warnings(), 1)
 	require.Contains(t, c.Warnings()[0], `schedule odd: day "1-7" and weekday "MON": it fires on days that fit either of them`)
 }

@@ -27,7 +27,7 @@ type LedgerSettings struct {
 
 // AfterApply reads the file and refuses a missing or double setting.
 func (s *LedgerSettings) AfterApply() error {
-	return secret{"ledger", "--database-url", "DULY_DATABASE_URL", "postgres://duly@db:5432/duly"}.resolve(&s.DatabaseURL, s.DatabaseURLFile)
+	return setting{"ledger", "--database-url", "DULY_DATABASE_URL", "postgres://duly@db:5432/duly"}.resolve(&s.DatabaseURL, s.DatabaseURLFile)
 }
 
 // BusSettings say where the bus is, and where it is going to be while lanes move to
@@ -41,11 +41,11 @@ type BusSettings struct {
 
 // AfterApply reads the file and refuses a missing or double setting.
 func (s *BusSettings) AfterApply() error {
-	err := secret{"bus", "--bus-url", "DULY_BUS_URL", "nats://bus:4222 or kafka://bus:9092"}.resolve(&s.BusURL, s.BusURLFile)
+	err := setting{"bus", "--bus-url", "DULY_BUS_URL", "nats://bus:4222 or kafka://bus:9092"}.resolve(&s.BusURL, s.BusURLFile)
 	if s.NextURL == "" && s.NextFile == "" {
 		return err
 	}
-	return errors.Join(err, secret{"next bus", "--bus-next-url", "DULY_BUS_NEXT_URL", "kafka://bus:9092"}.resolve(&s.NextURL, s.NextFile))
+	return errors.Join(err, setting{"next bus", "--bus-next-url", "DULY_BUS_NEXT_URL", "kafka://bus:9092"}.resolve(&s.NextURL, s.NextFile))
 }
 
 // ConfigSettings say where the configuration is.
@@ -77,10 +77,10 @@ func (s *LogSettings) AfterApply(p *Process) error {
 	return nil
 }
 
-// secret is a setting that may be given as a value or as a file that holds it.
-type secret struct{ what, flag, env, example string }
+// setting is a setting that may be given as a value or as a file that holds it.
+type setting struct{ what, flag, env, example string }
 
-func (s secret) resolve(value *string, file string) error {
+func (s setting) resolve(value *string, file string) error {
 	switch {
 	case *value != "" && file != "":
 		return fmt.Errorf("the %s is given twice: use either %s (%s) or %s-file (%s_FILE)", s.what, s.flag, s.env, s.flag, s.env)

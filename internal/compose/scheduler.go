@@ -27,6 +27,7 @@ type SchedulerLedger interface {
 	sweep.Questions
 	contact.Ledger
 	Inquirer
+	RunLedger
 	// SyncKinds writes the configuration's kinds into the ledger.
 	SyncKinds(ctx context.Context, kinds []machine.Kind) error
 }
@@ -71,5 +72,8 @@ func Scheduler(ctx context.Context, s *app.Service, config *app.Config, ledger S
 	if err != nil {
 		return err
 	}
-	return addAsker(s, ledger, watch, lookups)
+	if err := addAsker(s, ledger, watch, lookups); err != nil {
+		return err
+	}
+	return addRuns(ctx, s, config, ledger, watch)
 }

@@ -15,6 +15,7 @@ type Ledger struct {
 	pool    *pgxpool.Pool
 	unclear unclearLeases
 	idle    idleTopics
+	sources map[string]*pgxpool.Pool // of selections, besides the ledger's own database
 
 	mu    sync.RWMutex
 	kinds map[int16]machine.Kind // by the ledger's id

@@ -50,6 +50,8 @@ type settings struct {
 	// test waits for that, and long where a busy machine must not end a lease.
 	LeaseTime, Heartbeat, Limit, Drain string
 	Slots, Sessions                    int
+	// Schedules are further sections of the file.
+	Schedules string
 }
 
 var configuration = template.Must(template.New("duly.yaml").Parse(`
@@ -108,7 +110,7 @@ kinds:
       subject: A reminder
       text: "{{"{{.Payload.text}}"}}"
       sessions: {{.Sessions}}
-`))
+{{.Schedules}}`))
 
 // quick is for tests that wait for leases to end.
 var quick = settings{LeaseTime: "4s", Heartbeat: "800ms", Limit: "2s", Drain: "10s", Slots: 60, Sessions: 4}
@@ -127,13 +129,14 @@ type rig struct {
 	// stay what they were when a test puts a wire in between.
 	database, bus string
 
-	folder string
-	config *app.Config
-	pool   *pgxpool.Pool
-	ledger *ledger.Ledger
-	web    *webReceiver
-	mail   *mailbox
-	tap    *record // every message that was published on the bus, with its headers
+	folder   string
+	settings settings
+	config   *app.Config
+	pool     *pgxpool.Pool
+	ledger   *ledger.Ledger
+	web      *webReceiver
+	mail     *mailbox
+	tap      *record // every message that was published on the bus, with its headers
 
 	mu        sync.Mutex
 	processes []*process
@@ -156,6 +159,7 @@ func newRig(t *testing.T, s settings, own servers) *rig {
 	}
 	r.web, r.mail = newWebReceiver(t), newMailbox(t)
 	s.Prefix, s.MailServer = "e2e-"+strings.ToLower(rand.Text()[:8]), r.mail.address
+	r.settings = s
 	r.configure(s)
 	r.listen()
 	r.pool = ledgertest.Pool(t, r.database)
@@ -173,6 +177,20 @@ func (r *rig) configure(s settings) {
 	var err error
 	r.config, err = app.LoadConfig(r.configFile())
 	require.NoError(r.t, err)
+}
+
+// configureSchedules changes the schedules that processes find from now on.
+func (r *rig) configureSchedules(schedules string) {
+	r.t.Helper()
+	r.settings.Schedules = schedules
+	r.configure(r.settings)
+}
+
+// accept notes a job that the ledger has acknowledged in another way than enqueue.
+func (r *rig) accept(kind, key string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.accepted[kind+"/"+key] = true
 }
 
 // listen writes down what is published on the bus.

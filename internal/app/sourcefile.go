@@ -1,0 +1,48 @@
+package app
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"duly.dev/duly/pkg/job"
+)
+
+// sources checks the databases that selections may be asked of.
+func (c *checker) sources() {
+	for _, name := range slices.Sorted(maps.Keys(c.file.Sources)) {
+		at := "sources." + name
+		c.require(job.ValidName(name), at, nameRule)
+		c.require(name != SourceLedger, at, "this name is the ledger's own database; give the source another")
+		if ref := c.file.Sources[name]; ref != nil {
+			c.section("sources", ref.Validate(name))
+		}
+	}
+}
+
+// Sources reads the connection strings of the databases that some schedule's selection is
+// asked of, by the source's name. Its errors name the source and where its secret is.
+func (c *Config) Sources() (map[string]string, error) {
+	urls := map[string]string{}
+	for _, s := range c.schedules {
+		ref := c.sources[s.Source]
+		if ref == nil {
+			continue
+		}
+		url, err := ref.Load()
+		if err != nil {
+			return nil, fmt.Errorf("sources.%s: %w", s.Source, err)
+		}
+		urls[s.Source] = url
+	}
+	return urls, nil
+}
+
+// declared refuses a source that is not declared.
+func (c *checker) declared(field, source string) {
+	if source == SourceLedger || !job.ValidName(source) {
+		return
+	}
+	_, ok := c.file.Sources[source]
+	c.require(ok, field, "there is no such source; say where it is as sources.%s", source)
+}

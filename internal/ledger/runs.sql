@@ -1,0 +1,135 @@
+-- name: schedule_add
+-- $1 schedule. Everything until now counts as decided of one that is new.
+INSERT INTO duly.schedule (name) VALUES ($1) ON CONFLICT DO NOTHING
+
+-- name: schedule_lock
+-- $1 schedule. How far it is decided, the clock, and whether a run of it is not over. No
+-- row while another decides. Locks its row.
+SELECT s.since, clock_timestamp(),
+       EXISTS (SELECT FROM duly.run r WHERE r.schedule = s.name AND r.finished_at IS NULL)
+FROM duly.schedule s WHERE s.name = $1 FOR UPDATE SKIP LOCKED
+
+-- name: schedule_move
+-- $1 schedule, $2 instant up to which it is decided. The row is locked.
+UPDATE duly.schedule SET since = $2 WHERE name = $1
+
+-- name: run_open
+-- $1 schedule, $2 period, $3 kind, $4 occurrence, $5 its wall time, $6 zone, $7 cause, $8
+-- actor. Opens a run; no row if the period has one.
+INSERT INTO duly.run (schedule, period, kind, at, local, zone, cause, actor)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+ON CONFLICT (schedule, period) DO NOTHING
+RETURNING id
+
+-- name: occurrence_put
+-- $1 schedule, $2 instant, $3 outcome, $4 why, $5 count, $6 instant of the last, $7 period,
+-- $8 run. Keeps what was recorded first.
+INSERT INTO duly.occurrence (schedule, at, outcome, why, count, last, period, run)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+ON CONFLICT DO NOTHING
+
+-- name: run_lock
+-- $1 schedules. The open run whose turn it is, and its place in the order. Locks it; takes
+-- another while somebody freezes it.
+SELECT id FROM duly.run
+WHERE state = 'open' AND next_at <= clock_timestamp() AND schedule = ANY ($1)
+ORDER BY next_at, id LIMIT 1 FOR UPDATE SKIP LOCKED
+
+-- name: runs_by_id
+-- $1 ids. Runs. No locks.
+SELECT r.id, r.schedule, r.period, r.kind, r.at, r.local, r.zone, r.cause, r.actor, r.created_at, r.state, r.tries, r.error, r.next_at,
+       r.frozen_at, r.selected, r.refused, r.linked, r.digest, r.finished_at
+FROM duly.run r WHERE r.id = ANY ($1) ORDER BY r.id
+
+-- name: runs_list
+-- $1 schedule or null, $2 period or null, $3 behind this id, descending; null begins with
+-- the newest, $4 most. The newest runs. No locks.
+SELECT id FROM duly.run
+WHERE ($1::text IS NULL OR schedule = $1) AND ($2::text IS NULL OR period = $2) AND ($3::bigint IS NULL OR id < $3)
+ORDER BY id DESC LIMIT $4
+
+-- name: members_put
+-- $1 run, $2 jobs, $3 hashes of their keys, $4 whether they existed before. Returns those
+-- that were no members yet.
+INSERT INTO duly.run_member (run, job, hash, linked)
+SELECT $1, t.job, t.hash, $4 FROM unnest($2::bigint[], $3::uuid[]) AS t (job, hash)
+ON CONFLICT DO NOTHING
+RETURNING job
+
+-- name: members_among
+-- $1 run, $2 jobs. Those that are members. No locks.
+SELECT job FROM duly.run_member WHERE run = $1 AND job = ANY ($2)
+
+-- name: refused_put
+-- $1 run, $2 rows, $3 keys, $4 subjects, $5 fields, $6 rules, $7 more. Keeps what became
+-- no member.
+INSERT INTO duly.run_refused (run, row, key, subject, field, rule, more)
+SELECT $1, t.row, nullif(t.key, ''), nullif(t.subject, ''), t.field, t.rule, nullif(t.more, '')
+FROM unnest($2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[]) AS t (row, key, subject, field, rule, more)
+
+-- name: run_frozen
+-- $1 run, $2 selected, $3 refused, $4 linked, $5 digest. The row is locked.
+UPDATE duly.run SET state = 'frozen', frozen_at = clock_timestamp(), selected = $2, refused = $3, linked = $4, digest = $5, error = NULL
+WHERE id = $1
+
+-- name: run_failed
+-- $1 run, $2 why, $3 for how long it rests. Only while it is open; locks its row.
+UPDATE duly.run SET tries = tries + 1, error = $2, next_at = clock_timestamp() + $3::interval
+WHERE id = $1 AND state = 'open'
+
+-- name: run_counts
+-- $1 run. Its members by the state of their newest generation; of a job that retention
+-- removed, by the last state, which its key keeps. No locks.
+SELECT coalesce(j.state, k.state), count(*)
+FROM duly.run_member m
+LEFT JOIN duly.job j ON j.id = m.job AND j.successor IS NULL
+LEFT JOIN duly.job_key k ON j.id IS NULL AND k.hash = m.hash
+WHERE m.run = $1
+GROUP BY 1
+
+-- name: run_refusals
+-- $1 run, $2 behind this row, $3 most. What became no member, in the order of the
+-- selection. No locks.
+SELECT row, coalesce(key, ''), coalesce(subject, ''), field, rule, coalesce(more, '')
+FROM duly.run_refused WHERE run = $1 AND row > $2 ORDER BY row LIMIT $3
+
+-- name: runs_unfinished
+-- Frozen runs that have pending members, as far as is known. No locks.
+SELECT id FROM duly.run WHERE state = 'frozen' AND finished_at IS NULL ORDER BY id
+
+-- name: run_ended
+-- $1 run, $2 members. Looks at the next members behind those that are known to have ended,
+-- and moves behind all that ended before the first that has not. A run without further
+-- members is finished. Locks its row; nothing while another looks. Returns whether it
+-- moved a whole page, and whether it is finished.
+WITH this AS MATERIALIZED (
+    SELECT id, ended_upto FROM duly.run WHERE id = $1 AND finished_at IS NULL FOR UPDATE SKIP LOCKED
+), page AS MATERIALIZED (
+    SELECT m.job, EXISTS (SELECT FROM duly.job j WHERE j.id = m.job AND j.successor IS NULL AND j.state IN ('scheduled', 'ready', 'leased')) AS pending
+    FROM this, LATERAL (SELECT job FROM duly.run_member WHERE run = this.id AND job > this.ended_upto ORDER BY job LIMIT $2) m
+), found AS MATERIALIZED (
+    SELECT count(*) AS members, min(job) FILTER (WHERE pending) AS first, max(job) AS last FROM page
+), moved AS (
+    UPDATE duly.run r
+    SET ended_upto = coalesce(f.first - 1, f.last, r.ended_upto),
+        finished_at = CASE WHEN f.first IS NULL AND f.members < $2 THEN clock_timestamp() END
+    FROM found f, this WHERE r.id = this.id
+    RETURNING r.finished_at IS NOT NULL AS finished, f.first IS NULL AND f.members = $2 AS more
+)
+SELECT more, finished FROM moved
+
+-- name: runs_figures
+-- For metrics: open runs, the age of the oldest, how many of them have failed, and
+-- unfinished ones, by schedule. No locks.
+SELECT schedule, count(*) FILTER (WHERE state = 'open'), coalesce(max(clock_timestamp() - at) FILTER (WHERE state = 'open'), '0'),
+       count(*) FILTER (WHERE state = 'open' AND tries > 0), count(*) FILTER (WHERE state = 'frozen')
+FROM duly.run WHERE finished_at IS NULL GROUP BY schedule
+
+-- name: occurrences
+-- $1 schedule, $2 most. The newest occurrences. No locks.
+SELECT at, outcome, coalesce(why, ''), count, last, coalesce(period, ''), coalesce(run, 0), recorded_at
+FROM duly.occurrence WHERE schedule = $1 ORDER BY at DESC LIMIT $2
+
+-- name: schedules_known
+-- What the ledger knows of schedules. No locks.
+SELECT name, since FROM duly.schedule ORDER BY name

@@ -1,0 +1,269 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"duly.dev/duly/internal/calendar"
+	"duly.dev/duly/internal/machine"
+)
+
+// runs is a ledger of runs in memory.
+type runs struct {
+	mu       sync.Mutex
+	clock    time.Duration // how far its clock is from the bubble's
+	since    map[string]time.Time
+	opened   map[string]machine.Run // by schedule and period
+	without  []machine.Occurrence
+	frozen   []string
+	err      error // of the next freezes
+	deciding sync.Mutex
+	decided  int
+}
+
+func newRuns() *runs {
+	return &runs{since: map[string]time.Time{}, opened: map[string]machine.Run{}}
+}
+
+func (r *runs) now() time.Time { return time.Now().Add(r.clock).UTC() }
+
+func (r *runs) Fire(_ context.Context, name, kind string, step time.Duration, decide func(machine.Moment) machine.Firing) (machine.Fired, bool, error) {
+	if !r.deciding.TryLock() {
+		return machine.Fired{}, false, nil
+	}
+	defer r.deciding.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.decided++
+	if r.since[name].IsZero() {
+		r.since[name] = r.now()
+	}
+	m := machine.Moment{Since: r.since[name], Now: r.now()}
+	for _, run := range r.opened {
+		m.Running = m.Running || run.Schedule == name && run.Finished.IsZero()
+	}
+	f := decide(m)
+	if f.Empty() && f.Through.Sub(m.Since).Abs() < step {
+		return machine.Fired{}, true, nil
+	}
+	var fired machine.Fired
+	for _, o := range f.Open {
+		at := name + " " + o.Period
+		if _, taken := r.opened[at]; taken {
+			fired.Taken++
+			continue
+		}
+		run := machine.Run{ID: int64(len(r.opened) + 1), Schedule: name, Period: o.Period, Kind: kind, At: o.At, Local: o.Local, Zone: o.Zone, Cause: o.Cause, State: machine.RunOpen}
+		r.opened[at] = run
+		fired.Opened = append(fired.Opened, run)
+	}
+	r.without = append(r.without, f.Without...)
+	r.since[name] = f.Through
+	return fired, true, nil
+}
+
+func (r *runs) FreezeNext(_ context.Context, _ []string, plan func(machine.Run) (machine.Selection, error), rest func(int) time.Duration) (*machine.Run, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for at, run := range r.opened {
+		if run.State != machine.RunOpen || run.Next.After(r.now()) {
+			continue
+		}
+		if _, err := plan(run); err != nil {
+			return &run, err
+		}
+		if r.err != nil {
+			run.Tries++
+			run.Next = r.now().Add(rest(run.Tries))
+			r.opened[at] = run
+			return &run, r.err
+		}
+		run.State, run.Finished = machine.RunFrozen, r.now()
+		r.opened[at] = run
+		r.frozen = append(r.frozen, at)
+		return &run, nil
+	}
+	return nil, nil //nolint:nilnil // nothing is open
+}
+
+func (r *runs) FinishRuns(context.Context) (int, error)                  { return 0, nil }
+func (r *runs) RunFigures(context.Context) ([]machine.RunFigures, error) { return nil, nil }
+
+// start runs the loops of a scheduler until stop.
+func (r *runs) start(t *testing.T, watch Watch, schedules ...*Schedule) (stop func()) {
+	t.Helper()
+	var all []Schedule
+	for _, s := range schedules {
+		all = append(all, *s)
+	}
+	loops, err := NewRuns(RunOptions{Ledger: r, Watch: watch, Schedules: all})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- loops.Run(ctx) }()
+	return func() {
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
+	}
+}
+
+func minutely(t *testing.T, change ...func(*calendar.Spec)) *Schedule {
+	t.Helper()
+	s := digest(t, append([]func(*calendar.Spec){func(spec *calendar.Spec) {
+		*spec = calendar.Spec{Cron: "* * * * *", Zone: "UTC", Period: calendar.PeriodOccurrence}
+	}}, change...)...)
+	s.Name = "minutely"
+	return s
+}
+
+// A run opens when its occurrence comes, not a look later, and is frozen soon after.
+func TestRunsOpenWhenTheirOccurrenceComes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRuns()
+		defer r.start(t, &steady{}, minutely(t))()
+		time.Sleep(10*time.Minute + 30*time.Second)
+		synctest.Wait()
+		require.Len(t, r.opened, 10)
+		require.Len(t, r.frozen, 10)
+		for at, run := range r.opened {
+			require.Equal(t, machine.RunFired, run.Cause, at)
+		}
+	})
+}
+
+// C15, C16, C17: schedulers do not elect anybody; three of them make each run once, and go
+// on when one is gone.
+func TestC16SchedulersNeedNoLeader(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRuns()
+		first := r.start(t, &steady{}, minutely(t))
+		defer r.start(t, &steady{}, minutely(t))()
+		defer r.start(t, &steady{}, minutely(t))()
+		time.Sleep(5*time.Minute + 30*time.Second)
+		first()
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		require.Len(t, r.opened, 10)
+		require.Len(t, r.frozen, 10)
+	})
+}
+
+// C12: 101 minutes without a scheduler. The newest occurrence is caught up, the others are
+// counted as missed, and the schedule goes on.
+func TestC12ScheduleGoesOnAfterManyMissedStarts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRuns()
+		stop := r.start(t, &steady{}, minutely(t))
+		synctest.Wait()
+		stop()
+		time.Sleep(101*time.Minute + 10*time.Second)
+		defer r.start(t, &steady{}, minutely(t))()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		missed := int64(0)
+		for _, o := range r.without {
+			require.Equal(t, machine.OccurrenceMissed, o.Outcome)
+			missed += o.Count
+		}
+		require.Equal(t, int64(101), missed+int64(len(r.opened)))
+		require.NotEmpty(t, r.opened)
+		before := len(r.opened)
+		time.Sleep(3 * time.Minute)
+		synctest.Wait()
+		require.Len(t, r.opened, before+3)
+	})
+}
+
+// C13: the ledger's clock goes two hours forward and back. Nothing of those hours runs
+// twice, and no minute behind them is left out.
+func TestC13ClockForwardAndBackLeavesNoGap(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRuns()
+		stop := r.start(t, &steady{}, minutely(t))
+		time.Sleep(5*time.Minute + 30*time.Second)
+		r.clock = 2 * time.Hour
+		time.Sleep(time.Minute)
+		r.clock = 0
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		stop()
+		seen := map[time.Time]bool{}
+		for _, run := range r.opened {
+			require.False(t, seen[run.At])
+			seen[run.At] = true
+		}
+		begin := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // where a bubble's clock begins
+		for minute := 1; minute <= 11; minute++ {
+			require.True(t, seen[begin.Add(time.Duration(minute)*time.Minute)] || minute == 6, "minute %d", minute)
+		}
+	})
+}
+
+// C19: an occurrence that is past when the loop wakes fires at once.
+func TestC19OccurrenceInThePastFiresAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRuns()
+		s := minutely(t)
+		r.since[s.Name] = time.Date(1999, 12, 31, 23, 59, 30, 0, time.UTC)
+		defer r.start(t, &steady{}, s)()
+		synctest.Wait()
+		require.Len(t, r.opened, 1)
+	})
+}
+
+// C18: a run whose scheduler died between opening and freezing is found by its time, and
+// one that cannot be frozen is tried again and does not hold up the others.
+func TestC18OpenRunsAreFoundAndTriedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRuns()
+		r.err = errors.New("the source is away")
+		stop := r.start(t, &steady{}, minutely(t))
+		time.Sleep(3*time.Minute + 30*time.Second)
+		synctest.Wait()
+		require.Len(t, r.opened, 3)
+		require.Empty(t, r.frozen)
+		stop()
+		r.mu.Lock()
+		for at, run := range r.opened {
+			require.Greater(t, run.Tries, 3, at)
+			require.Less(t, run.Tries, 12, "%s: it backs off", at)
+		}
+		r.err = nil
+		r.mu.Unlock()
+		defer r.start(t, &steady{}, minutely(t))()
+		time.Sleep(6 * time.Minute)
+		synctest.Wait()
+		require.GreaterOrEqual(t, len(r.frozen), 8)
+	})
+}
+
+func TestNothingFiresWhileTheClockIsNotSteady(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRuns()
+		defer r.start(t, &steady{not: true}, minutely(t))()
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		require.Zero(t, r.decided)
+	})
+}
+
+func TestFreezesRestLongerAndLonger(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, time.Second, freezeRest(1))
+	require.Equal(t, 2*time.Second, freezeRest(2))
+	require.Equal(t, 5*time.Minute, freezeRest(30))
+	require.Equal(t, time.Second, freezeRest(0))
+}
