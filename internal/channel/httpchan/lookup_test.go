@@ -79,6 +79,7 @@ func TestAnswersAreReadByTheRulesOfTheKind(t *testing.T) {
 		"no JSON":               {200, `{"state":"sent"`, channel.Answer{Said: job.SaidNothing, Detail: "HTTP 200 OK"}},
 		"an error":              {503, `{"state":"sent"}`, channel.Answer{Said: job.SaidNothing, Detail: "HTTP 503 Service Unavailable"}},
 		"a body that is longer": {200, `{"state":"sent","more":"` + strings.Repeat("x", httpchan.DefaultMaxResponse) + `"}`, channel.Answer{Said: job.SaidNothing, Detail: "HTTP 200 OK"}},
+		"a body that goes on":   {200, `{"state":"sent"}` + strings.Repeat(" ", httpchan.DefaultMaxResponse) + `x`, channel.Answer{Said: job.SaidNothing, Detail: "HTTP 200 OK"}},
 		"a redirect":            {302, ``, channel.Answer{Said: job.SaidNothing, Detail: "HTTP 302 Found"}},
 	} {
 		t.Run(name, func(t *testing.T) {
