@@ -67,12 +67,20 @@ func (b *Bus) Commit(ctx context.Context, lane string) error {
 
 // Paused is how many of the lane's partitions are paused.
 func (b *Bus) Paused(lane string) int {
-	s := b.sessionOf(lane)
+	return b.sessionOf(lane).countWhere(func(p *partition) bool { return p.paused })
+}
+
+// Leaving is how many of the lane's partitions are being revoked.
+func (b *Bus) Leaving(lane string) int {
+	return b.sessionOf(lane).countWhere(func(p *partition) bool { return p.phase == leaving })
+}
+
+func (s *session) countWhere(is func(*partition) bool) int {
 	s.member.mu.Lock()
 	defer s.member.mu.Unlock()
 	n := 0
 	for _, p := range s.order {
-		if p.paused {
+		if is(p) {
 			n++
 		}
 	}

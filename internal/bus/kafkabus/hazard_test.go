@@ -107,12 +107,28 @@ func TestDrainLetsWhatIsInHandBeCommitted(t *testing.T) {
 		got, _ := second.Receive(t.Context(), 10)
 		joined <- got
 	}()
-	require.Eventually(t, func() bool { return members(t, s, b) == 2 }, patience, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return slow.Leaving(lane) == 1 }, patience, time.Millisecond)
 	ack(t, held...)
 	requireCommitted(t, s, b, 0, 10)
 	requireCommitted(t, s, b, 1, 10)
 	publish(t, b, 21, 2)
 	require.Subset(t, []int64{21, 22}, jobsOf(t, <-joined), "none of what was in hand")
+}
+
+// TestCloseCommitsWhatWasAcknowledged, however short before.
+func TestCloseCommitsWhatWasAcknowledged(t *testing.T) {
+	t.Parallel()
+	s := startFake(t)
+	b := ready(t, s, kafkabus.Options{Partitions: 1})
+	publish(t, b, 1, 10)
+	for n := range int64(10) {
+		other := connect(t, s.url(), kafkabus.Options{SessionTimeout: sessionTimeout})
+		got := receive(t, consume(t, other), 1)
+		require.Equal(t, []int64{n + 1}, jobsOf(t, got))
+		ack(t, got...)
+		require.NoError(t, other.Close())
+		require.Equal(t, n+1, committed(t, s, b, 0))
+	}
 }
 
 // members is how many are in the group of the lane.
@@ -233,6 +249,25 @@ func TestLateAcksAfterATopicWasRecreated(t *testing.T) {
 	require.LessOrEqual(t, committed(t, s, b, 0), int64(0), "nothing of the new topic was acknowledged")
 	ack(t, again...)
 	requireCommitted(t, s, b, 0, 2)
+}
+
+// TestTopicThatIsMadeAnewAtOnce: it is never seen to be gone.
+func TestTopicThatIsMadeAnewAtOnce(t *testing.T) {
+	t.Parallel()
+	s := startFake(t)
+	b := ready(t, s, kafkabus.Options{Partitions: 1}.Looking(time.Minute))
+	publish(t, b, 1, 10)
+	c := consume(t, b)
+	late := receive(t, c, 10)
+	ack(t, late[:5]...)
+	requireCommitted(t, s, b, 0, 5)
+	require.NoError(t, s.cluster.DeleteTopic(workTopic))
+	makeTopic(t, s, workTopic, 1, map[string]string{"retention.ms": "-1"})
+	publish(t, b, 11, 7)
+	require.Equal(t, numbers(11, 7), jobsOf(t, receive(t, c, 7)))
+	ack(t, late...)
+	receiveNone(t, c, 300*time.Millisecond)
+	require.LessOrEqual(t, committed(t, s, b, 0), int64(0))
 }
 
 // TestOffsetsOfAnOldTopicAreNotTakenOver: brokers forget what was committed for a topic
