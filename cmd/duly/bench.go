@@ -16,7 +16,7 @@ type benchCommand struct {
 	Pack      int    `default:"500" help:"Most references a message of the bus (${default})."`
 	Payload   int    `default:"100" help:"Bytes a payload (${default})."`
 	Samples   int    `default:"300" help:"Jobs that latency is measured on, one after the other (${default})."`
-	Bus       string `enum:"nats,memory" default:"nats" placeholder:"nats|memory" help:"The embedded bus (${default})."`
+	Bus       string `enum:"nats,kafka,memory" default:"nats" placeholder:"nats|kafka|memory" help:"The bus, as for demo (${default})."`
 	Data      string `placeholder:"DIR" help:"Keep the data in this folder, so that the disk can be chosen. Default: a temporary one, removed at the end."`
 	Profile   string `name:"cpu-profile" placeholder:"FILE" help:"Write a CPU profile of this process to the file, for go tool pprof."`
 	JSON      bool   `name:"json" help:"Print the result as JSON on standard output, and everything else on standard error."`

@@ -9,7 +9,7 @@ import (
 
 type demoCommand struct {
 	Data string `placeholder:"DIR" help:"Keep logs and data in this empty folder. Default: a temporary one, removed when all is well."`
-	Bus  string `enum:"nats,memory" default:"nats" placeholder:"nats|memory" help:"The embedded bus: NATS JetStream on disk, or in memory (${default})."`
+	Bus  string `enum:"nats,kafka,memory" default:"nats" placeholder:"nats|kafka|memory" help:"The bus: an embedded NATS JetStream on disk; Kafka, which is the broker of DULY_BUS_URL if that is a kafka:// URL, else one in memory that speaks its protocol; or memory (${default})."`
 	JSON bool   `name:"json" help:"Print the result as JSON on standard output, and everything else on standard error."`
 }
 
@@ -24,7 +24,7 @@ type devCommand struct {
 
 	Data   string `default:"duly-data" placeholder:"DIR" help:"Folder that keeps the state (${default})."`
 	Config string `env:"DULY_CONFIG" placeholder:"FILE" help:"Configuration. Default: that of the demonstration, with its receivers."`
-	Bus    string `enum:"nats,memory" default:"nats" placeholder:"nats|memory" help:"The embedded bus: NATS JetStream on disk, or in memory (${default})."`
+	Bus    string `enum:"nats,kafka,memory" default:"nats" placeholder:"nats|kafka|memory" help:"The bus: an embedded NATS JetStream on disk; Kafka, which is the broker of DULY_BUS_URL if that is a kafka:// URL, else one in memory that speaks its protocol; or memory (${default})."`
 	Admin  string `env:"DULY_ADMIN_ADDR" name:"admin-addr" default:"127.0.0.1:9090" placeholder:"HOST:PORT" help:"Where /metrics, /livez and /readyz are served (${default})."`
 }
 

@@ -40,7 +40,7 @@ type BenchOptions struct {
 	Payload int
 	// Samples is how many jobs, one after the other, latency is measured on. Default 300.
 	Samples int
-	// Bus is BusNATS (default) or BusMemory.
+	// Bus is BusNATS (default), BusMemory or BusKafka.
 	Bus string
 	// Dir keeps the data. Default: a temporary folder, removed at the end.
 	Dir string
@@ -178,6 +178,7 @@ func (b *bencher) setup(ctx context.Context, s *app.Service) error {
 	if err != nil {
 		return app.Exit(app.ExitUsage, err)
 	}
+	servers.apart(config)
 	b.run, err = servers.addLoops(ctx, s, config, map[string]handler.Handler{benchKind: handler.Func(b.handle)})
 	if err != nil {
 		return err

@@ -27,7 +27,7 @@ type Options struct {
 	// Dir keeps everything that the demonstration makes, and must not exist or be
 	// empty. Empty: a temporary folder, removed at the end unless something went wrong.
 	Dir string
-	// Bus is BusNATS (default) or BusMemory.
+	// Bus is BusNATS (default), BusMemory or BusKafka.
 	Bus string
 	// JSON prints the result as one line of JSON on standard output, and everything
 	// else on standard error.
@@ -162,6 +162,7 @@ func (d *demonstration) setup(ctx context.Context, s *app.Service) (func(context
 	if err != nil {
 		return nil, err
 	}
+	servers.apart(config)
 	run, err := servers.addLoops(ctx, s, config, nil)
 	if err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ type DevOptions struct {
 	Dir string
 	// Config is the configuration's file; empty: that of the demonstration.
 	Config string
-	// Bus is BusNATS (default) or BusMemory.
+	// Bus is BusNATS (default), BusMemory or BusKafka.
 	Bus string
 	// Admin is where metrics and health are served, host:port.
 	Admin string

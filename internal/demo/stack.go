@@ -2,13 +2,16 @@ package demo
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/twmb/franz-go/pkg/kfake"
 
 	"duly.dev/duly/internal/app"
 	"duly.dev/duly/internal/bus/membus"
@@ -23,6 +26,9 @@ import (
 const (
 	BusNATS   = "nats"
 	BusMemory = "memory"
+	// BusKafka is the broker that DULY_BUS_URL names, where that is a kafka:// URL, else
+	// one in memory that speaks Kafka's protocol.
+	BusKafka = "kafka"
 )
 
 // stopServers is what an embedded server has to stop.
@@ -35,16 +41,23 @@ const ledgerConns = compose.SchedulerConns + 16
 // servers are an embedded PostgreSQL, migrated, and an embedded bus.
 type servers struct {
 	postgres *devstack.Postgres
-	// nats or memory is the bus.
+	// nats, memory or kafka is the bus.
 	nats   *devstack.NATS
 	memory *membus.Broker
+	kafka  kafka
+}
+
+// kafka is where a broker is, and whether it is a real one.
+type kafka struct {
+	url  string
+	real bool
 }
 
 // serverOptions say how servers are to run.
 type serverOptions struct {
 	// dir holds their data.
 	dir string
-	// bus is BusNATS or BusMemory.
+	// bus is BusNATS, BusMemory or BusKafka.
 	bus string
 	// postgresPort and natsPort are 0 for a free one.
 	postgresPort, natsPort int
@@ -57,9 +70,12 @@ func startServers(ctx context.Context, s *app.Service, o serverOptions) (*server
 	if err := srv.startPostgres(ctx, s, o); err != nil {
 		return nil, err
 	}
-	if o.bus == BusMemory {
+	switch o.bus {
+	case BusMemory:
 		srv.memory = membus.NewBroker(membus.Options{})
 		return srv, nil
+	case BusKafka:
+		return srv, srv.startKafka(s)
 	}
 	nats, err := devstack.StartNATS(devstack.NATSOptions{
 		StoreDir: filepath.Join(o.dir, "nats"), Port: o.natsPort, Log: app.Component(s.Log, "nats-server"),
@@ -90,19 +106,50 @@ func (srv *servers) startPostgres(ctx context.Context, s *app.Service, o serverO
 	return ledger.MigrateUp(ctx, postgres.URL())
 }
 
+// startKafka takes the broker of the environment, or makes one.
+func (srv *servers) startKafka(s *app.Service) error {
+	if url := os.Getenv("DULY_BUS_URL"); strings.HasPrefix(url, "kafka://") {
+		srv.kafka = kafka{url, true}
+		return nil
+	}
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		return fmt.Errorf("starting a broker that speaks Kafka's protocol: %w", err)
+	}
+	s.Stack.Push("Kafka", stopServers, func(context.Context) error { cluster.Close(); return nil })
+	srv.kafka.url = "kafka://" + cluster.ListenAddrs()[0]
+	return nil
+}
+
 // describe says what the servers are.
 func (srv *servers) describe() string {
 	bus := "a bus in memory"
-	if srv.nats != nil {
+	switch {
+	case srv.nats != nil:
 		bus = "NATS JetStream on disk"
+	case srv.kafka.real:
+		bus = "Apache Kafka at " + app.Where(srv.kafka.url)
+	case srv.kafka.url != "":
+		bus = "a broker in memory that speaks Kafka's protocol"
 	}
 	return "PostgreSQL " + srv.postgres.Version() + ", " + bus
+}
+
+// apart gives the configuration topics of its own on a broker that outlives the ledger:
+// what another ledger left there must not be taken for this one's.
+func (srv *servers) apart(config *app.Config) {
+	if srv.kafka.real {
+		config.Prefix += "-" + strings.ToLower(rand.Text()[:8])
+	}
 }
 
 // connect opens the bus of the configuration's lanes.
 func (srv *servers) connect(ctx context.Context, s *app.Service, config *app.Config) (compose.Buses, error) {
 	if srv.nats != nil {
 		return compose.OpenBuses(ctx, s, app.BusSettings{BusURL: srv.nats.URL()}, config)
+	}
+	if srv.kafka.url != "" {
+		return compose.OpenBuses(ctx, s, app.BusSettings{BusURL: srv.kafka.url}, config)
 	}
 	b := srv.memory.Connect()
 	s.Stack.Push("bus", stopServers, func(context.Context) error { return b.Close() })
