@@ -95,6 +95,9 @@ const benchKind = "no-op"
 // Bench measures throughput and latency from enqueue to delivered, on servers and
 // loops of its own, with a handler that does nothing.
 func Bench(ctx context.Context, p *app.Process, o BenchOptions) (BenchResult, error) {
+	if o.Bus == BusKafka && !realKafka() {
+		return BenchResult{}, app.Exit(app.ExitUsage, ErrNoBroker)
+	}
 	b := &bencher{BenchOptions: o.withDefaults(), out: p.Stdout, began: make(chan time.Time, 1)}
 	if b.JSON {
 		b.out = p.Stderr

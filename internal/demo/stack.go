@@ -108,8 +108,8 @@ func (srv *servers) startPostgres(ctx context.Context, s *app.Service, o serverO
 
 // startKafka takes the broker of the environment, or makes one.
 func (srv *servers) startKafka(s *app.Service) error {
-	if url := os.Getenv("DULY_BUS_URL"); strings.HasPrefix(url, "kafka://") {
-		srv.kafka = kafka{url, true}
+	if realKafka() {
+		srv.kafka = kafka{os.Getenv("DULY_BUS_URL"), true}
 		return nil
 	}
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
