@@ -82,11 +82,14 @@ func (c *listCommand) print(p *app.Process, page listed) error {
 
 // why is why an entry is in its state.
 func why(e machine.Entry) string {
-	closed := ""
+	var closed, cleaned string
 	if e.Closed {
 		closed = "closed"
 	}
-	return words(string(e.Reason), string(e.Waiting), string(e.Hold), closed, asked(e))
+	if e.Cleaned {
+		cleaned = "cleaned"
+	}
+	return words(string(e.Reason), string(e.Waiting), string(e.Hold), closed, asked(e), cleaned)
 }
 
 // asked is how far the asking about an entry has come.

@@ -25,12 +25,13 @@ import (
 type grammar struct {
 	shared
 
-	List    listCommand    `cmd:"" help:"List jobs; without --state those that need a person."`
-	Show    showCommand    `cmd:"" help:"Show everything that is kept of a job."`
-	Explain explainCommand `cmd:"" help:"Say what state a job is in, why, what happens next and when."`
-	Redrive redriveCommand `cmd:"" help:"Open the next generation of a job that ended badly."`
-	Resolve resolveCommand `cmd:"" help:"Say what became of a job that may have happened."`
-	Cancel  cancelCommand  `cmd:"" help:"Withdraw a job."`
+	List    listCommand     `cmd:"" help:"List jobs; without --state those that need a person."`
+	Show    showCommand     `cmd:"" help:"Show everything that is kept of a job."`
+	Explain explainCommand  `cmd:"" help:"Say what state a job is in, why, what happens next and when."`
+	Redrive redriveCommand  `cmd:"" help:"Open the next generation of a job that ended badly."`
+	Resolve resolveCommand  `cmd:"" help:"Say what became of a job that may have happened."`
+	Cancel  cancelCommand   `cmd:"" help:"Withdraw a job."`
+	Cleanup cleanupCommands `cmd:"" help:"Show and retry cleanups that failed."`
 
 	Runs      runsCommand      `cmd:"" help:"Show runs of schedules, how far they are, and what was refused."`
 	Schedules schedulesCommand `cmd:"" help:"Show what became of the occurrences of a schedule."`

@@ -56,6 +56,7 @@ func printDocument(w io.Writer, d explain.Document) error {
 	if err := printEvents(w, d.Events); err != nil {
 		return err
 	}
+	printCleanup(w, d.Cleanup)
 	if len(d.Redrives) == 0 {
 		return nil
 	}
@@ -65,6 +66,23 @@ func printDocument(w io.Writer, d explain.Document) error {
 		rows[i] = []string{at(r.At), fmt.Sprintf("%d → %d", r.Predecessor, r.Successor), r.RecoveryKey, r.Actor, r.Approver, r.Reason, r.Evidence}
 	}
 	return table(w, []string{"AT", "GENERATION", "RECOVERY KEY", "ACTOR", "APPROVER", "REASON", "EVIDENCE"}, rows)
+}
+
+func printCleanup(w io.Writer, c *explain.Cleanup) {
+	if c == nil {
+		return
+	}
+	fmt.Fprintf(w, "\nCleanup by %s behind generation %d, due %s", c.By, c.Generation, at(c.DueAt))
+	switch {
+	case !c.DoneAt.IsZero():
+		fmt.Fprintf(w, "; done %s", at(c.DoneAt))
+	case !c.ParkedAt.IsZero():
+		fmt.Fprintf(w, "; it waits for a person since %s", at(c.ParkedAt))
+	}
+	if c.Tries > 0 {
+		fmt.Fprintf(w, "; tried %d times", c.Tries)
+	}
+	fmt.Fprintf(w, "%s\n", behind("; failed last: ", words(at(c.FailedAt), c.Error)))
 }
 
 func printGenerations(w io.Writer, all []explain.Generation) error {

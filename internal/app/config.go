@@ -65,6 +65,8 @@ type Kind struct {
 	SMTP *smtpchan.Config
 	// Lookup is how its receiver can be asked what became of an effect; nil: it cannot.
 	Lookup *LookupConfig
+	// Gate is how it is cleaned up behind its jobs; nil: it is not.
+	Gate *CleanupConfig
 }
 
 // LoadConfig reads and checks a configuration. The error joins every problem that

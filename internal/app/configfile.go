@@ -47,6 +47,7 @@ type kindFile struct {
 	Promises        promisesFile     `yaml:"promises"`
 	Codes           []job.Code       `yaml:"codes"`
 	RedriveBy       machine.Role     `yaml:"redrive_by"`
+	Cleanup         *CleanupConfig   `yaml:"cleanup"`
 	HTTP            *httpchan.Config `yaml:"http"`
 	SMTP            *smtpchan.Config `yaml:"smtp"`
 }

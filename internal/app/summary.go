@@ -54,6 +54,7 @@ type KindSummary struct {
 	AfterDoubt      string   `json:"after_doubt"`
 	Codes           []string `json:"codes,omitempty"`
 	RedriveBy       string   `json:"redrive_by"`
+	Cleanup         string   `json:"cleanup,omitempty"`
 	// Hash is what events name the kind's policy by.
 	Hash string `json:"hash"`
 }
@@ -113,6 +114,7 @@ func (k Kind) summary() KindSummary {
 		Settle: text(k.Promises.Settle), ResolveWithin: text(k.Promises.ResolveWithin),
 		AfterDoubt: "a person decides", RedriveBy: string(k.RedriveBy), Hash: k.Hash(),
 	}
+	s.Cleanup = cleanupText(k.Cleanup)
 	s.Lookup = string(k.Promises.Lookup)
 	if s.Lookup != "" {
 		s.AfterDoubt = "ask by " + s.Lookup

@@ -174,8 +174,9 @@ func addAsker(s *app.Service, questions sweep.Questions, watch sweep.Steady, kin
 	return nil
 }
 
-// Asking is the ledger as a worker's asker knows it.
+// Asking is the ledger as what stands beside a worker's handlers knows it.
 type Asking interface {
 	sweep.Questions
+	sweep.Cleanups
 	contact.Ledger
 }

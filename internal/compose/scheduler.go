@@ -27,6 +27,7 @@ type SchedulerLedger interface {
 	sweep.Questions
 	contact.Ledger
 	Inquirer
+	CleanerOpener
 	RunLedger
 	// SyncKinds writes the configuration's kinds into the ledger.
 	SyncKinds(ctx context.Context, kinds []machine.Kind) error
@@ -73,6 +74,13 @@ func Scheduler(ctx context.Context, s *app.Service, config *app.Config, ledger S
 		return err
 	}
 	if err := addAsker(s, ledger, watch, lookups); err != nil {
+		return err
+	}
+	cleanups, err := schedulerCleanups(ctx, s, config, ledger)
+	if err != nil {
+		return err
+	}
+	if err := addJanitor(s, watch, cleanups); err != nil {
 		return err
 	}
 	return addRuns(ctx, s, config, ledger, watch)

@@ -29,7 +29,7 @@ type WorkerParts struct {
 	Buses Buses
 	// Handlers perform the kinds whose channel is go, by the kind's name.
 	Handlers map[string]handler.Handler
-	// Asking is the ledger again, for lookups beside handlers.
+	// Asking is the ledger again, for lookups and cleanups beside handlers.
 	Asking Asking
 }
 
@@ -58,23 +58,31 @@ func Worker(s *app.Service, config *app.Config, parts WorkerParts) error {
 		return app.Exit(app.ExitUsage, fmt.Errorf("making the worker: %w", err))
 	}
 	s.Group.Add("worker", w.Run)
-	return addWorkerAsker(s, config, parts)
+	return addBeside(s, config, parts)
 }
 
-// addWorkerAsker adds the asker for kinds with a lookup beside their handler.
-func addWorkerAsker(s *app.Service, config *app.Config, parts WorkerParts) error {
+// addBeside adds the asker for kinds with a lookup beside their handler, and the janitor
+// for those with a cleanup.
+func addBeside(s *app.Service, config *app.Config, parts WorkerParts) error {
 	lookups, err := workerLookups(config, parts.Handlers)
 	if err != nil {
 		return app.Exit(app.ExitUsage, err)
 	}
-	if len(lookups) == 0 {
+	cleanups, err := workerCleanups(config, parts.Handlers, parts.Asking)
+	if err != nil {
+		return app.Exit(app.ExitUsage, err)
+	}
+	if len(lookups)+len(cleanups) == 0 {
 		return nil
 	}
 	watch, err := contact.New(contact.Options{Ledger: parts.Asking, Hold: config.Worker.LeaseTime, Log: app.Component(s.Log, "clock")})
 	if err != nil {
 		return err
 	}
-	return addAsker(s, parts.Asking, watch, lookups)
+	if err := addAsker(s, parts.Asking, watch, lookups); err != nil {
+		return err
+	}
+	return addJanitor(s, watch, cleanups)
 }
 
 // WorkerConns is how many connections to the ledger a worker of the configuration

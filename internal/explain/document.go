@@ -34,6 +34,25 @@ type Document struct {
 	EventsCut   bool                 `json:"events_cut,omitempty"`
 	Redrives    []Redrive            `json:"redrives,omitempty"`
 	Unsendable  []machine.Unsendable `json:"unsendable,omitempty"`
+	// Cleaned: what was generated for the job was removed; Cleanup says more.
+	Cleaned bool     `json:"cleaned,omitempty"`
+	Cleanup *Cleanup `json:"cleanup,omitempty"`
+}
+
+// Cleanup is the cleanup of a job.
+type Cleanup struct {
+	Generation int32         `json:"generation"`
+	By         machine.Means `json:"by"`
+	// Accepted: behind a delivery as the kind's rule asks; else behind another end.
+	Accepted bool      `json:"accepted"`
+	DueAt    time.Time `json:"due_at"`
+	NextAt   time.Time `json:"next_at,omitzero"`
+	Tries    int32     `json:"tries"`
+	FailedAt time.Time `json:"failed_at,omitzero"`
+	Error    string    `json:"error,omitempty"`
+	ParkedAt time.Time `json:"parked_at,omitzero"`
+	DoneAt   time.Time `json:"done_at,omitzero"`
+	Rows     int64     `json:"rows,omitempty"`
 }
 
 // Generation is one generation of a job, the oldest first in a Document.
@@ -127,6 +146,13 @@ func Show(s machine.Story, p Private) Document {
 		Job: s.Job, Kind: s.Kind.Name, Key: s.Key, Lane: s.Kind.Lane, Subject: s.Subject, Period: s.Period,
 		State: s.LastState, Removed: s.Removed, AsOf: s.Now.UTC(), Explanation: Of(s), EventsCut: s.EventsCut, Unsendable: s.Unsendable,
 		Generations: []Generation{}, Events: []Event{},
+	}
+	if c := s.Cleanup; c != (machine.Cleanup{}) {
+		d.Cleaned = !c.DoneAt.IsZero()
+		d.Cleanup = &Cleanup{
+			Generation: c.Generation, By: c.By, Accepted: c.Accepted, DueAt: utc(c.DueAt), NextAt: utc(c.NextAt), Tries: c.Tries,
+			FailedAt: utc(c.FailedAt), Error: c.Error, ParkedAt: utc(c.ParkedAt), DoneAt: utc(c.DoneAt), Rows: c.Rows,
+		}
 	}
 	for _, g := range s.Generations {
 		d.Generations = append(d.Generations, generation(s, g, p))

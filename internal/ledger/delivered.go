@@ -19,6 +19,9 @@ type delivered struct {
 	// Of the rules, as they are stored: the classifier and the hash of the policy.
 	classifiers []*string
 	hashes      []string
+	// gates are those of them whose kind has a cleanup gate. What was not delivered by the
+	// statement is none of them by what its row says.
+	gates gates
 	// changed says which of them the statement delivered.
 	changed []bool
 }
@@ -43,6 +46,9 @@ func (d *delivered) add(i int, r *machine.Report) error {
 	d.at = append(d.at, i)
 	d.jobs, d.generations, d.fences = append(d.jobs, r.Job), append(d.generations, r.Generation), append(d.fences, r.Fence)
 	d.receipts, d.rules = append(d.receipts, receipt), append(d.rules, d.rulesOf(r))
+	if rule := r.Kind.Cleanup; rule != nil {
+		d.gates.add(rowID{r.Job, r.Generation}, *rule, nil)
+	}
 	return nil
 }
 

@@ -12,6 +12,9 @@ import (
 // Statement is the text of a statement, for tests that look at its plan.
 func (*Ledger) Statement(name string) string { return stmt(name) }
 
+// Statements are the texts of all statements by name.
+func (*Ledger) Statements() map[string]string { return statements }
+
 // InSpan is the statement with two more arguments: the first and the last job of a batch
 // whose jobs are close together.
 func (*Ledger) InSpan(name string) string { return inSpan[name] }
@@ -36,4 +39,9 @@ const MaxConflicts = maxConflicts
 // InTx is what every transaction that is not one statement runs in.
 func (l *Ledger) InTx(ctx context.Context, doing string, do func(pgx.Tx) error) error {
 	return l.inTx(ctx, doing, do)
+}
+
+// Run runs cleanups that were taken.
+func (c *Cleaner) Run(ctx context.Context, tasks []machine.CleanupTask) ([]machine.CleanupOutcome, error) {
+	return c.run(ctx, tasks)
 }

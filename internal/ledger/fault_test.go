@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -17,8 +18,10 @@ type cut struct {
 	// loseRequest loses the request: the server never sees it. Otherwise the request
 	// arrives and the reply is lost.
 	loseRequest bool
-	armed       atomic.Bool
-	happened    atomic.Bool
+	// on is what the write must have that it acts on; empty is any.
+	on       string
+	armed    atomic.Bool
+	happened atomic.Bool
 }
 
 // pool is a pool on the ledger's database whose connections can be cut.
@@ -49,7 +52,7 @@ type cuttable struct {
 }
 
 func (c *cuttable) Write(b []byte) (int, error) {
-	if !c.cut.armed.CompareAndSwap(true, false) {
+	if !bytes.Contains(b, []byte(c.cut.on)) || !c.cut.armed.CompareAndSwap(true, false) {
 		return c.Conn.Write(b)
 	}
 	c.dead.Store(true)

@@ -26,6 +26,14 @@ func (l *Ledger) Figures(ctx context.Context, most int) (machine.Figures, error)
 		return f, fmt.Errorf("measuring the ledger: %w", err)
 	}
 	f.OldestUnknown, f.OldestQuarantined, f.OldestDue, f.HeldXIDs = value(unknown), value(quarantined), value(due), value(held)
+	var cleanup *time.Duration
+	err = l.seek(ctx, l.pool, func(r pgx.BatchResults) error {
+		return r.QueryRow().Scan(&f.CleanupsDue, &f.CleanupsOverdue, &f.CleanupsFailing, &f.CleanupsParked, &cleanup)
+	}, stmt("cleanup_figures"), most, machine.CleanupOverdue)
+	if err != nil {
+		return f, fmt.Errorf("measuring the cleanups: %w", err)
+	}
+	f.OldestCleanup = value(cleanup)
 	var rows int
 	var running, youngest *time.Duration
 	err = l.seek(ctx, l.pool, func(r pgx.BatchResults) error {

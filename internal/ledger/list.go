@@ -60,7 +60,7 @@ func (l *Ledger) listNeeding(ctx context.Context, req machine.ListRequest, kind 
 		if err := r.Scan(append([]any{
 			&e.Job, &kind, &e.Key, &e.Generation, &e.State, &reason, &class, &code, &e.Attempts, &e.Fence,
 			&e.Fingerprint, &detail, &e.At, &closes, &e.Closed,
-		}, ask.scanInto()...)...); err != nil {
+		}, append(ask.scanInto(), &e.Cleaned)...)...); err != nil {
 			return e, err
 		}
 		e.Ask(ask.of())
@@ -105,7 +105,7 @@ func (l *Ledger) listNewest(ctx context.Context, req machine.ListRequest, kind *
 	var kinds []int16
 	_, err = pgx.ForEachRow(rows, []any{
 		&page.Looked, &last, &r.id, &r.kind, &r.key, &r.generation, &r.state, &r.waiting, &r.hold, &r.reason, &r.class, &r.code,
-		&r.attempt, &r.fence, &r.created, &r.wake,
+		&r.attempt, &r.fence, &r.created, &r.wake, &r.cleaned,
 	}, func() error {
 		if r.id != nil {
 			page.Entries, kinds = append(page.Entries, r.entry()), append(kinds, value(r.kind))
@@ -131,6 +131,7 @@ type newest struct {
 	generation, attempt                            *int32
 	key, state, waiting, hold, reason, class, code *string
 	created, wake                                  *time.Time
+	cleaned                                        bool
 }
 
 func (r newest) entry() machine.Entry {
@@ -138,6 +139,6 @@ func (r newest) entry() machine.Entry {
 		Job: value(r.id), Key: value(r.key), Generation: value(r.generation),
 		State: job.State(value(r.state)), Waiting: job.Waiting(value(r.waiting)), Hold: job.Hold(value(r.hold)), Reason: job.Reason(value(r.reason)),
 		Class: job.Class(value(r.class)), Code: job.Code(value(r.code)),
-		Attempts: value(r.attempt), Fence: value(r.fence), At: value(r.created), WakeAt: value(r.wake),
+		Attempts: value(r.attempt), Fence: value(r.fence), At: value(r.created), WakeAt: value(r.wake), Cleaned: r.cleaned,
 	}
 }

@@ -4,7 +4,8 @@
 -- begins, null for the beginning; $8 the most. Reads the small tables of quarantined
 -- and unknown generations, and the rows that they name. No locks.
 SELECT d.job, d.kind, j.key, d.generation, d.state, j.reason, j.last_class, j.last_code, j.attempt, j.fence,
-       d.fingerprint, d.detail, d.at, d.closes_at, d.closed, d.lookup, d.asked, d.ask_at, d.said, d.asked_at, d.said_detail
+       d.fingerprint, d.detail, d.at, d.closes_at, d.closed, d.lookup, d.asked, d.ask_at, d.said, d.asked_at, d.said_detail,
+       EXISTS (SELECT FROM duly.cleanup c WHERE c.job = d.job AND c.done_at IS NOT NULL)
 FROM (SELECT job, generation, kind, at, 'quarantined' AS state, fingerprint, detail, NULL::timestamptz AS closes_at, false AS closed,
              NULL AS lookup, NULL::integer AS asked, NULL::timestamptz AS ask_at, NULL AS said, NULL::timestamptz AS asked_at, NULL AS said_detail
       FROM duly.quarantine
@@ -35,6 +36,7 @@ WITH looked AS MATERIALIZED (
     ORDER BY id DESC LIMIT $7
 )
 SELECT a.n, a.last, f.id, f.kind, f.key, f.generation, f.state, f.waiting, f.hold, f.reason, f.last_class, f.last_code,
-       f.attempt, f.fence, f.created_at, f.wake_at
+       f.attempt, f.fence, f.created_at, f.wake_at,
+       EXISTS (SELECT FROM duly.cleanup c WHERE c.job = f.id AND c.done_at IS NOT NULL)
 FROM (SELECT count(*) AS n, coalesce(min(id), 0) AS last FROM looked) a LEFT JOIN found f ON true
 ORDER BY f.id DESC

@@ -54,7 +54,7 @@ const (
 func newClock(t *testing.T, rt *rapid.T, pool *pgxpool.Pool) *clock {
 	c := &clock{ctx: t.Context(), pool: pool, t: rt}
 	_, err := pool.Exec(c.ctx, `
-		TRUNCATE duly.job, duly.job_key, duly.event, duly.done, duly.lease, duly.outbox, duly.quarantine, duly.unknown, duly.redrive, duly.audit,
+		TRUNCATE duly.job, duly.job_key, duly.event, duly.done, duly.lease, duly.outbox, duly.quarantine, duly.unknown, duly.cleanup, duly.redrive, duly.audit,
 		         duly.mark, duly.mark_passed, duly.judge, duly.unsendable, duly.progress, duly.worker`)
 	require.NoError(rt, err)
 	_, err = pool.Exec(c.ctx, `UPDATE duly.topic SET holder = NULL, held_until = NULL, relayed = pg_current_snapshot(), pass = NULL, pass_xid = NULL, pass_id = NULL`)
@@ -101,6 +101,8 @@ var shifts = []string{
 	        promote_at = promote_at - $1::interval, expires_at = expires_at - $1::interval, leased_at = leased_at - $1::interval,
 	        ended_at = ended_at - $1::interval, doubt_since = doubt_since - $1::interval, doubt_until = doubt_until - $1::interval`,
 	`UPDATE duly.unknown SET at = at - $1::interval, closes_at = closes_at - $1::interval, ask_at = ask_at - $1::interval, asked_at = asked_at - $1::interval`,
+	`UPDATE duly.cleanup SET due_at = due_at - $1::interval, next_at = next_at - $1::interval, parked_at = parked_at - $1::interval,
+	        failing_since = failing_since - $1::interval, failed_at = failed_at - $1::interval, done_at = done_at - $1::interval`,
 	`UPDATE duly.quarantine SET at = at - $1::interval`,
 	`UPDATE duly.worker SET seen_at = seen_at - $1::interval, ended_at = ended_at - $1::interval`,
 	`UPDATE duly.lease SET at = at - $1::interval, ends_at = ends_at - $1::interval`,
@@ -140,6 +142,7 @@ type tale struct {
 	Generations []machine.Generation
 	Events      []string
 	Redrives    []machine.RedriveNote
+	Cleanup     machine.Cleanup
 }
 
 func (tw *twins) told(s machine.Story, virtual func(time.Time) time.Time) tale {
@@ -164,11 +167,19 @@ func (tw *twins) told(s machine.Story, virtual func(time.Time) time.Time) tale {
 			e.Worker, e.Actor, e.Late, !e.WakeAt.IsZero(), receipt, e.Version, e.Classifier, e.Policy))
 	}
 	slices.Sort(t.Events)
+	t.Cleanup = virtualCleanup(s.Cleanup, virtual)
 	for _, r := range s.Redrives {
 		r.At = virtual(r.At)
 		t.Redrives = append(t.Redrives, r)
 	}
 	return t
+}
+
+func virtualCleanup(c machine.Cleanup, virtual func(time.Time) time.Time) machine.Cleanup {
+	for _, at := range []*time.Time{&c.DueAt, &c.NextAt, &c.FailingSince, &c.FailedAt, &c.ParkedAt, &c.DoneAt} {
+		*at = virtual(*at)
+	}
+	return c
 }
 
 // budget bounds how long the model is walked: what it costs depends on the machine.

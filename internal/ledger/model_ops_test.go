@@ -647,5 +647,6 @@ func (tw *twins) compare(key string) machine.Story {
 		func() (machine.Story, error) { return tw.pg.Show(tw.clock.ctx, kindOf(key), name(key)) },
 		func() (machine.Story, error) { return tw.mem.Show(tw.clock.ctx, kindOf(key), name(key)) })
 	tw.alike(key, tw.told(pg, tw.clock.toVirtual), tw.told(mem, func(t time.Time) time.Time { return t }))
+	tw.gates(key, pg)
 	return mem
 }

@@ -37,6 +37,8 @@ type twins struct {
 	marks   []marks
 	claimed string // holder of the topic
 	asked   []question
+	// cleaning are cleanups that were taken.
+	cleaning []cleaning
 	// doubtful: receivers can be asked, and outcomes are unknown as a rule.
 	doubtful bool
 	// registered counts the workers, which have the same ids in every walk.
@@ -69,9 +71,21 @@ func modelKinds() []machine.Kind {
 		"neither": {}, "window": {Window: 20 * time.Minute}, "lookup": {Lookup: machine.MeansSQL}, "both": {Window: 20 * time.Minute, Lookup: machine.MeansSQL},
 	} {
 		p.Settle, p.ResolveWithin = 2*time.Minute, 30*time.Minute
-		kinds = append(kinds, machine.Kind{Name: name, Lane: lane, Channel: "go", Policy: policy, Promises: p, RedriveBy: machine.RoleOperator})
+		k := machine.Kind{Name: name, Lane: lane, Channel: "go", Policy: policy, Promises: p, RedriveBy: machine.RoleOperator}
+		if rule, gated := modelGates[name]; gated {
+			k.Cleanup = &rule
+		}
+		kinds = append(kinds, k)
 	}
 	return kinds
+}
+
+// modelGates are the cleanup gates of the kinds that have one. Whole rounds of the clock
+// lie between their bounds, and two of them open at once.
+var modelGates = map[string]machine.CleanupRule{
+	"neither": {By: machine.MeansSQL, When: machine.CleanupReceipt, From: 2 * time.Minute, After: 10 * time.Minute, MaxTries: 2, MaxAge: 20 * time.Minute},
+	"lookup":  {By: machine.MeansGo, When: machine.CleanupDelivered, After: 2 * time.Minute, MaxTries: 3, MaxAge: 5 * time.Minute},
+	"both":    {By: machine.MeansSQL, When: machine.CleanupDelivered, After: 0, MaxTries: 2, MaxAge: 20 * time.Minute},
 }
 
 func newTwins(t *rapid.T, clock *clock, pg *ledger.Ledger, happened map[string]int) *twins {
@@ -198,6 +212,7 @@ func TestBothLedgersAreTheSame(t *testing.T) {
 			"promote": tw.with((*twins).promote), "expire": tw.with((*twins).expire), "close": tw.with((*twins).closeUnknown),
 			"ask": tw.with((*twins).ask), "ask again": tw.with((*twins).ask), "answer": tw.with((*twins).answer), "answer again": tw.with((*twins).answer),
 			"cancel": tw.with((*twins).cancel), "resolve": tw.with((*twins).resolve), "redrive": tw.with((*twins).redrive),
+			"clean": tw.with((*twins).clean), "clean again": tw.with((*twins).clean), "cleaned": tw.with((*twins).cleaned), "retry a cleanup": tw.with((*twins).retryCleanup),
 			"relay": tw.with((*twins).relay), "mark": tw.with((*twins).mark), "judge": tw.with((*twins).judge), "judge again": tw.with((*twins).judge),
 			"patrol": tw.with((*twins).patrol), "heartbeat": tw.with((*twins).heartbeat), "list": tw.with((*twins).list),
 			"time": tw.with((*twins).pass),
@@ -230,6 +245,7 @@ func TestBothLedgersAskAlike(t *testing.T) {
 			"answer": tw.with((*twins).answer), "answer again": tw.with((*twins).answer), "answer more": tw.with((*twins).answer),
 			"promote": tw.with((*twins).promote), "close": tw.with((*twins).closeUnknown), "cancel": tw.with((*twins).cancel),
 			"resolve": tw.with((*twins).resolve), "redrive": tw.with((*twins).redrive), "list": tw.with((*twins).list),
+			"clean": tw.with((*twins).clean), "cleaned": tw.with((*twins).cleaned),
 			"time": tw.with((*twins).pass), "time again": tw.with((*twins).pass),
 			"": tw.with((*twins).check),
 		})

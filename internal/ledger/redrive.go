@@ -99,6 +99,10 @@ func (l *Ledger) succeed(ctx context.Context, tx pgx.Tx, req machine.RedriveRequ
 	if err := l.mayRedrive(ctx, tx, req, row); err != nil {
 		return machine.Successor{}, err
 	}
+	cleanup, err := mayBeSentAgain(ctx, tx, req, row)
+	if err != nil {
+		return machine.Successor{}, err
+	}
 	w := newWriter(now)
 	w.add(row, pred, machine.Change{Record: change.Record}, target{})
 	for _, e := range change.Emissions {
@@ -113,6 +117,12 @@ func (l *Ledger) succeed(ctx context.Context, tx pgx.Tx, req machine.RedriveRequ
 	detail := map[string]string{
 		"recovery_key": req.RecoveryKey, "approver": req.Approver, "reason": job.Storable(req.Reason, job.MaxDetail),
 		"successor": strconv.Itoa(int(succ.Generation)), "forced": strconv.FormatBool(req.Forced), "corrected": corrected(req),
+	}
+	if (cleanup != machine.Cleanup{}) {
+		detail["cleanup"] = "retired"
+		if cleanup.Begun() {
+			detail["cleanup"] = "begun"
+		}
 	}
 	if err := l.audit(ctx, tx, req.Actor, "redrive", rowID{row.Job, row.Generation}, detail); err != nil {
 		return machine.Successor{}, err

@@ -59,6 +59,7 @@ func (l *Ledger) settleDone(ctx context.Context, w machine.Worker, reports []mac
 	batch := &pgx.Batch{}
 	batch.Queue(keyedHurry, rowPatience)
 	queueByKeys(batch, "settle_done", d.jobs, d.jobs, d.generations, d.fences, d.receipts, d.rules, w.ID, w.Version, d.classifiers, d.hashes)
+	d.gates.queue(batch)
 	results := l.pool.SendBatch(ctx, batch)
 	if _, err = results.Exec(); err == nil {
 		err = d.scan(results)

@@ -35,6 +35,9 @@ func (l *Ledger) Show(ctx context.Context, kind, key string) (machine.Story, err
 		if err := l.showRedrives(ctx, tx, &story); err != nil {
 			return err
 		}
+		if story.Cleanup, err = scanCleanup(tx.QueryRow(ctx, stmt("cleanup_show"), at.job)); err != nil {
+			return err
+		}
 		return l.showUnsendable(ctx, tx, at.job, &story)
 	})
 	return story, err

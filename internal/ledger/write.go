@@ -89,6 +89,7 @@ func (l *Ledger) write(ctx context.Context, tx pgx.Tx, w *writer) error {
 	if err := l.queueLists(ctx, batch, w); err != nil {
 		return err
 	}
+	queueCleanups(batch, w)
 	results := tx.SendBatch(ctx, batch)
 	tag, err := results.Exec()
 	if err == nil && tag.RowsAffected() != int64(len(w.order)) {

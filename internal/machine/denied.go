@@ -18,6 +18,8 @@ const (
 	NotPermitted Refusal = "not_permitted"
 	// Removed: the job's rows were removed after their retention; its key remains.
 	Removed Refusal = "removed"
+	// CleanedUp: rows that were generated for the job were removed, or may have been.
+	CleanedUp Refusal = "cleaned_up"
 )
 
 // Denied is the error of a person's act that the state of a job does not allow. It
@@ -32,8 +34,8 @@ type Denied struct {
 	Fence      int64
 	// Successor is the generation that a redrive has opened already.
 	Successor int32
-	// Since is the bound that has passed (Irrelevant), or the instant from which
-	// "no" may be looked for (TooSoon).
+	// Since is the bound that has passed (Irrelevant), the instant from which "no" may be
+	// looked for (TooSoon), or that of the cleanup (CleanedUp; zero where it is not done).
 	Since time.Time
 	// Reason names that bound (Irrelevant).
 	Reason job.Reason
@@ -99,11 +101,21 @@ func (d *Denied) text() string {
 		return "it is delivered"
 	case NeedsForce:
 		return "its outcome is unknown, so that sending again may send twice: resolve it, or force the redrive and give evidence"
+	case CleanedUp:
+		return d.cleanedUp()
 	case Irrelevant:
 		return d.irrelevant()
 	case Applied, Early, NotExpired, NotEligible:
 	}
 	return d.notEligible()
+}
+
+func (d *Denied) cleanedUp() string {
+	const force = ": whoever performs it would not find them; make sure that it can be sent without, and force the redrive with evidence"
+	if d.Since.IsZero() {
+		return "its cleanup was begun, so that the rows that were generated for it may be gone" + force
+	}
+	return "the rows that were generated for it were removed by its cleanup at " + d.Since.UTC().Format(time.RFC3339) + force
 }
 
 func (d *Denied) irrelevant() string {

@@ -95,6 +95,8 @@ type Kind struct {
 	Codes    []job.Code `json:"codes,omitempty"`
 	// RedriveBy is the role that may redrive jobs of the kind. Default operator.
 	RedriveBy Role `json:"redrive_by"`
+	// Cleanup is the kind's cleanup gate; nil: nothing is cleaned up.
+	Cleanup *CleanupRule `json:"cleanup,omitempty"`
 }
 
 // Hash names the kind's policy and promises in 12 hexadecimal digits, so that an

@@ -27,6 +27,8 @@ type Story struct {
 	Redrives []RedriveNote
 	// Unsendable are emissions of the job that the broker would not take.
 	Unsendable []Unsendable
+	// Cleanup is the cleanup of the job; zero where none is due.
+	Cleanup Cleanup
 }
 
 // Current is the current generation; false where the job was removed.
@@ -138,6 +140,8 @@ type Entry struct {
 	AskedAt time.Time `json:"asked_at,omitzero"`
 	// AskAt is when it is asked next.
 	AskAt time.Time `json:"ask_at,omitzero"`
+	// Cleaned: the rows that were generated for it were removed.
+	Cleaned bool `json:"cleaned,omitempty"`
 }
 
 // Ask fills in how far the asking about the entry has come.

@@ -105,6 +105,9 @@ type Patrol struct {
 // Partitions is what keeping the partitions came to.
 type Partitions struct{ Made, Dropped int }
 
+// CleanupOverdue is how long a cleanup may be due before it counts as overdue.
+const CleanupOverdue = 10 * time.Minute
+
 // Figures are what a scheduler tells about the ledger as a whole. Counts go no
 // further than the bound that was asked for.
 type Figures struct {
@@ -120,6 +123,15 @@ type Figures struct {
 	OldestDue time.Duration
 	// Workers is the number of workers that were not ended.
 	Workers int
+	// CleanupsDue are cleanups whose gate is open and that are not done, those aside that
+	// wait for a person; CleanupsOverdue are those of them that have been so for
+	// CleanupOverdue.
+	CleanupsDue, CleanupsOverdue int
+	// CleanupsFailing are cleanups that failed and are not done, and CleanupsParked those of
+	// them that wait for a person.
+	CleanupsFailing, CleanupsParked int
+	// OldestCleanup is for how long the gate of the first of CleanupsDue has been open.
+	OldestCleanup time.Duration
 	// Strays is the number of rows in partitions that should be empty.
 	Strays int
 	// HeldXIDs is the age, in transactions, of the oldest snapshot that keeps the

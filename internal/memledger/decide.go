@@ -82,6 +82,7 @@ func (l *Ledger) store(g *generation, row machine.Row, change machine.Change, no
 	if row.State == job.Leased && g.row.State != job.Leased && row.Attempt == 1 {
 		g.first = row.LeasedAt
 	}
+	l.jobs[row.Job].gate(g.row, row, g.receipt != nil, now)
 	row.Kind = machine.Kind{}
 	g.row = row
 }

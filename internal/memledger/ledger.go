@@ -48,6 +48,8 @@ type entry struct {
 	spec        job.Spec
 	generations []*generation // the n-th is at n-1
 	redrives    []machine.RedriveNote
+	// cleanup is that of the job; zero where none is due.
+	cleanup machine.Cleanup
 }
 
 // generation is a row with what decisions do not need.

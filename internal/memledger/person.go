@@ -142,6 +142,11 @@ func (l *Ledger) redrive(now time.Time, k *key, req machine.RedriveRequest) (mac
 	default:
 		return machine.Successor{}, machine.Deny(req.Kind, req.Key, row, ev, change.Refused)
 	}
+	if e.cleanup.Begun() && !req.Forced {
+		d := machine.Deny(req.Kind, req.Key, row, ev, machine.CleanedUp)
+		d.Since = e.cleanup.DoneAt
+		return machine.Successor{}, d
+	}
 	l.store(g, pred, change, now)
 	l.record(now, pred, change.Record, target{})
 	e.generations = append(e.generations, corrected(g, succ, req))

@@ -25,7 +25,7 @@ func (l *Ledger) Show(ctx context.Context, kind, name string) (machine.Story, er
 				s.Events = append(s.Events, l.logged(ev, s.Kind.Policy))
 			}
 		}
-		s.Redrives = slices.Clone(e.redrives)
+		s.Redrives, s.Cleanup = slices.Clone(e.redrives), e.cleanup
 		for _, a := range l.aside {
 			if slices.ContainsFunc(a.Refs, func(r job.Ref) bool { return r.Job == s.Job }) {
 				s.Unsendable = append(s.Unsendable, a.Unsendable)
@@ -125,6 +125,7 @@ func (l *Ledger) entry(e *entry, needing bool) (machine.Entry, bool) {
 	shown := machine.Entry{
 		Job: r.Job, Kind: e.spec.Kind, Key: e.spec.Key, Generation: r.Generation, State: r.State, Waiting: r.Waiting, Hold: r.Hold,
 		Reason: r.Reason, Class: r.LastClass, Code: r.LastCode, Attempts: r.Attempt, Fence: r.Fence, At: r.Created, WakeAt: r.WakeAt,
+		Cleaned: !e.cleanup.DoneAt.IsZero(),
 	}
 	if !needing {
 		return shown, true

@@ -3,9 +3,9 @@
 // Every part of Duly may die between two steps. What it leaves behind is found here by
 // time and by record, never by what somebody meant to do: workers that fell silent, and
 // their leases; leases that outlived their limit; deadlines; unknown outcomes, about which
-// receivers are asked (asking.go) and which are closed where nobody answered in time;
-// references that the bus lost; and, by a slow patrol over the whole
-// ledger, whatever none of these found.
+// receivers are asked (asking.go) and which are closed where nobody answered in time; rows
+// that were generated for what is over, which are removed (cleanup.go); references that the
+// bus lost; and, by a slow patrol over the whole ledger, whatever none of these found.
 //
 // Each loop is a file, with the small interface that it needs. They have the same form:
 // rounds of bounded work, one after another while there is more, else at intervals.

@@ -20,6 +20,8 @@ type metrics struct {
 	unknownOpen, quarantined, workers, strays, held prometheus.Gauge
 	oldestUnknown, oldestQuarantined, oldestLease   prometheus.Gauge
 	oldestDue                                       prometheus.Gauge
+
+	cleanupsDue, cleanupsOverdue, cleanupsFailing, cleanupsParked, oldestCleanup prometheus.Gauge
 }
 
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
@@ -62,6 +64,11 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		oldestUnknown:     gauge("unknown_oldest_seconds", "Age of the oldest unknown outcome that is not closed."),
 		oldestQuarantined: gauge("quarantine_oldest_seconds", "Age of the oldest quarantined generation."),
 		oldestLease:       gauge("leased_oldest_seconds", "Age of the oldest lease that runs and is not over; where there are too many to look at, none is older."),
+		cleanupsDue:       gauge("cleanups_due", "Cleanups whose gate is open and that are not done, those aside that wait for a person, counted no further than 10000."),
+		cleanupsOverdue:   gauge("cleanups_overdue", "Those of duly_cleanups_due whose gate has been open for 10 minutes."),
+		cleanupsFailing:   gauge("cleanups_failing", "Cleanups that failed and are not done, counted no further than 10000."),
+		cleanupsParked:    gauge("cleanups_parked", "Those of duly_cleanups_failing that wait for a person."),
+		oldestCleanup:     gauge("cleanup_oldest_seconds", "For how long the gate of the first of duly_cleanups_due has been open."),
 		oldestDue:         gauge("due_oldest_seconds", "How long the generation that is first in line has been due without being promoted."),
 	}
 	var err error
@@ -117,4 +124,9 @@ func (m *metrics) show(f machine.Figures) {
 	m.oldestQuarantined.Set(f.OldestQuarantined.Seconds())
 	m.oldestLease.Set(f.OldestLease.Seconds())
 	m.oldestDue.Set(f.OldestDue.Seconds())
+	m.cleanupsDue.Set(float64(f.CleanupsDue))
+	m.cleanupsOverdue.Set(float64(f.CleanupsOverdue))
+	m.cleanupsFailing.Set(float64(f.CleanupsFailing))
+	m.cleanupsParked.Set(float64(f.CleanupsParked))
+	m.oldestCleanup.Set(f.OldestCleanup.Seconds())
 }

@@ -104,3 +104,20 @@ func ExampleWithLookup() {
 
 // findAtProvider stands for the client of a messaging service.
 func findAtProvider(string) (id string, status int) { return "msg-1", http.StatusOK }
+
+// A cleanup beside a handler removes what was generated for a job, once the job is over
+// and the kind's gate is open. It is called again where it failed.
+func ExampleWithCleanup() {
+	send := handler.Func(func(context.Context, handler.Job) error { return nil })
+	tidy := func(_ context.Context, e handler.Ended) error {
+		fmt.Println("removing the drafts of", e.Key, "which is", e.State)
+		return nil
+	}
+	h := handler.WithCleanup(send, tidy) // and cleanup: {go: {}} in duly.yaml
+
+	err := handler.CleanupOf(h)(context.Background(), handler.Ended{Kind: "greeting", Key: "customer-1842", State: job.Delivered})
+	fmt.Println(err)
+	// Output:
+	// removing the drafts of customer-1842 which is delivered
+	// <nil>
+}

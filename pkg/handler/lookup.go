@@ -68,8 +68,14 @@ type withLookup struct {
 
 // LookupOf returns the lookup beside a handler; nil where there is none.
 func LookupOf(h Handler) Lookup {
-	if w, ok := h.(withLookup); ok {
-		return w.lookup
+	for {
+		switch w := h.(type) {
+		case withLookup:
+			return w.lookup
+		case withCleanup:
+			h = w.Handler
+		default:
+			return nil
+		}
 	}
-	return nil
 }
