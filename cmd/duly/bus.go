@@ -24,8 +24,8 @@ type busCommand struct {
 
 // busMoveCommand has the lanes relayed to another bus, and watches the dispatchers turn.
 type busMoveCommand struct {
-	From  string        `required:"" placeholder:"URL" help:"The bus that the lanes are on; it need not be up."`
-	To    string        `required:"" placeholder:"URL" help:"The bus that they move to. Its topics are made, or verified, first."`
+	From  string        `required:"true" placeholder:"URL" help:"The bus that the lanes are on; it need not be up."`
+	To    string        `required:"true" placeholder:"URL" help:"The bus that they move to. Its topics are made, or verified, first."`
 	Actor string        `env:"DULY_ACTOR" placeholder:"NAME" help:"Who acts; recorded (the login name)."`
 	Watch time.Duration `default:"30s" help:"How long to wait for the dispatchers to turn (${default})."`
 	JSON  bool          `name:"json" help:"Print one JSON object."`

@@ -21,7 +21,7 @@ type runsCommand struct {
 
 type runsStartCommand struct {
 	Name   string `arg:"" help:"The schedule's name in the configuration."`
-	Period string `required:"" placeholder:"PERIOD" help:"The period, as duly schedules preview prints it, such as 2026-W42."`
+	Period string `required:"true" placeholder:"PERIOD" help:"The period, as duly schedules preview prints it, such as 2026-W42."`
 	Actor  string `env:"DULY_ACTOR" placeholder:"NAME" help:"Who acts; recorded (the login name)."`
 	JSON   bool   `name:"json" help:"Print one JSON object."`
 	app.LedgerSettings
@@ -60,8 +60,7 @@ func (c *runsStartCommand) Run(ctx context.Context, p *app.Process) error {
 		return app.Exit(app.ExitRefused, fmt.Errorf("there is no schedule %q in %s; duly schedules list shows those that there are", c.Name, c.Config))
 	}
 	opening, err := schedules[i].Opening(c.Period, c.Actor, time.Now())
-	var unknown *schedule.PeriodError
-	if errors.As(err, &unknown) {
+	if _, unknown := errors.AsType[*schedule.PeriodError](err); unknown {
 		return app.Exit(app.ExitRefused, fmt.Errorf("%w; duly schedules preview %s shows more", err, c.Name))
 	}
 	if err != nil {

@@ -415,8 +415,7 @@ func (l *Ledger) TrySelection(ctx context.Context, s machine.Selection) ([]strin
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
 	described, err := tx.Conn().Prepare(ctx, "", s.Query)
-	var answered *pgconn.PgError
-	if errors.As(err, &answered) {
+	if answered, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return nil, fmt.Errorf("%w: %s (SQLSTATE %s)", machine.ErrSelection, answered.Message, answered.Code)
 	}
 	if err != nil {

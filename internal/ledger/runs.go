@@ -75,13 +75,8 @@ func (l *Ledger) Run(ctx context.Context, schedule, period string) (machine.Run,
 	return runs[0], nil
 }
 
-// querier is a pool or a transaction.
-type querier interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
-
 // runs reads runs, in the order of their ids.
-func (l *Ledger) runs(ctx context.Context, db querier, ids []int64) ([]machine.Run, error) {
+func (l *Ledger) runs(ctx context.Context, db Querier, ids []int64) ([]machine.Run, error) {
 	rows, err := db.Query(ctx, stmt("runs_by_id"), ids)
 	if err != nil {
 		return nil, fmt.Errorf("reading %d runs: %w", len(ids), err)

@@ -16,7 +16,7 @@ import (
 
 // RunLedger is what the loops of runs ask of the ledger.
 type RunLedger interface {
-	// Fire has decide decide about a schedule and carries that out; decided is false where
+	// Fire asks decide about a schedule and carries that out; decided is false where
 	// another decides at this moment.
 	Fire(ctx context.Context, schedule, kind string, step time.Duration, decide func(machine.Moment) machine.Firing) (fired machine.Fired, decided bool, err error)
 	// FreezeNext freezes the open run of the schedules whose turn it is; nil is none. A run
@@ -111,7 +111,7 @@ func (r *Runs) repeat(ctx context.Context, doing string, do func(context.Context
 		case err != nil:
 			rest = wait.Next()
 			r.metrics.failures.WithLabelValues(doing).Inc()
-			r.options.Log.WarnContext(ctx, doing+" runs", "error", err, "next_in", rest)
+			r.options.Log.WarnContext(ctx, "a loop of runs failed", "doing", doing, "error", err, "next_in", rest)
 		default:
 			wait.Reset()
 		}
