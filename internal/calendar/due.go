@@ -61,10 +61,7 @@ func (d Decision) Wait(now time.Time) (time.Duration, bool) {
 // between now and since comes due once more, and is not fired twice because its period
 // is taken.
 func (s *Schedule) Decide(since, now time.Time, running bool) Decision {
-	d := Decision{Through: now}
-	if since.After(now) {
-		d.ClockWentBack, since = true, now
-	}
+	d := Decision{Through: now, ClockWentBack: since.After(now)}
 	fresh := since
 	if cutoff := now.Add(-s.window); cutoff.After(since) {
 		fresh = cutoff

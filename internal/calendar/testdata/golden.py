@@ -30,7 +30,7 @@ Pacific/Chatham Pacific/Kiritimati
 CRONS = {
     "0 2 * * *": lambda t: t.hour == 2 and t.minute == 0,
     "30 1 * * *": lambda t: t.hour == 1 and t.minute == 30,
-    "*/15 * * * *": lambda t: True,
+    "*/15 0-3,23 * * *": lambda t: t.hour in (0, 1, 2, 3, 23),
     "0 */3 * * MON-FRI": lambda t: t.minute == 0 and t.hour % 3 == 0 and t.isoweekday() <= 5,
     "45 23 L * *": lambda t: (t.hour, t.minute) == (23, 45) and t.day == calendar.monthrange(t.year, t.month)[1],
     "0 0 1-7 * SUN": lambda t: (t.hour, t.minute) == (0, 0) and (t.day <= 7 or t.isoweekday() == 7),
