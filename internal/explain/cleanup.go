@@ -27,8 +27,10 @@ func (e *explainer) cleanup() {
 	case c.Accepted:
 	case e.g.State == job.Delivered:
 		why = "it is delivered without a receipt, which the kind's cleanup counts like any other end"
+	case e.g.State == job.Cancelled:
+		why = "it is cancelled"
 	default:
-		why = fmt.Sprintf("it is %s, and nobody has redriven it by then", e.g.State)
+		why = fmt.Sprintf("it is %s, unless somebody redrives it before", e.g.State)
 	}
 	if e.story.Now.Before(c.DueAt) {
 		e.Notes = append(e.Notes, fmt.Sprintf("what was generated for it is removed from %s on, by %s: %s", instant(c.DueAt), cleaners[c.By], why))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +33,7 @@ func (c *crew) plannedStatements(jobs []int64) []planned {
 	old, day := time.Now().Add(-24*time.Hour), 24*time.Hour
 	keyed := []any{jobs, ones, ones, c.worker.ID, int16(1), "10 s", "30 s", int16(1), "hash"}
 	settled := []any{jobs, ones, fences, make([][]byte, n), ones, c.worker.ID, "v1", []string{"c"}, []string{"h"}}
+	gates := []any{jobs, ones, make([]*time.Time, n), slices.Repeat([]string{"sql"}, n), make([]bool, n), make([]time.Duration, n), make([]time.Duration, n)}
 	hashes := make([]string, n)
 	for i := range hashes {
 		hashes[i] = c.worker.ID
@@ -52,6 +54,15 @@ func (c *crew) plannedStatements(jobs []int64) []planned {
 		{"seek", "leases_of", []any{c.worker.ID, old, 50 * time.Second, 100}},
 		{"seek", "closing_page", []any{500}},
 		{"hot", "ask_due", []any{int16(1), "http", 8}},
+		{"keyed", "cleanup_put", gates},
+		{"hot", "cleanup_put", gates},
+		{"hot", "cleanup_retire", []any{jobs}},
+		{"hot", "cleanup_take", []any{int16(1), "sql", 20, "30 s", 20}},
+		{"hot", "cleanup_mine", []any{jobs, ones, ones}},
+		{"hot", "cleanup_back", []any{jobs, ones, ones}},
+		{"hot", "cleanup_done", []any{jobs, ones, ones, fences}},
+		{"hot", "cleanup_failed", []any{jobs, ones, ones, make([]string, n), make([]*time.Time, n)}},
+		{"seek", "cleanup_figures", []any{10_000, 10 * time.Minute}},
 		{"seek", "figures", []any{10_000}},
 		{"seek", "figures_lease", []any{100}},
 		{"seek", "judge_lost", []any{jobs, ones, ones, jobs}},
@@ -74,11 +85,12 @@ func (c *crew) fill(n int) {
 	c.exec(`INSERT INTO duly.done (at, worker, worker_version, policy_hash, jobs) SELECT ended_at, worker, 'v', 'h', ARRAY[id] FROM duly.job WHERE id > 1000000`)
 	c.exec(`INSERT INTO duly.event (job, fence, generation, attempt, emission, name, from_state, to_state)
 		SELECT id, 0, 1, 0, 1, 'due', 'scheduled', 'ready' FROM duly.job WHERE id > 1000000`)
+	c.exec(`INSERT INTO duly.cleanup (job, generation, kind, by, accepted, due_at, done_at) SELECT id, 1, kind, 'sql', true, ended_at, ended_at FROM duly.job WHERE id > 1000000`)
 	c.exec(`INSERT INTO duly.outbox (topic, kind, jobs, generations, emissions) SELECT $1, kind, ARRAY[id], ARRAY[1], ARRAY[1] FROM duly.job WHERE id > 1000000`, lane)
 }
 
 // grown are the tables that grow with jobs, whatever partition of them.
-var grown = regexp.MustCompile(`^(job|job_key|event|lease|done|outbox)(_\d+|_default|_left)?$`)
+var grown = regexp.MustCompile(`^(job|job_key|event|lease|done|outbox|cleanup)(_\d+|_default|_left)?$`)
 
 // No loop reads a table that grows with jobs from its beginning to its end: neither by a
 // plan that was made, and kept, while everything was empty, nor on a large ledger.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -49,8 +50,15 @@ type JanitorOptions struct {
 type Janitor struct {
 	runner
 
-	kinds    []Cleanable
+	kinds    []*cleanable
 	cleanups *prometheus.CounterVec
+}
+
+// cleanable is a Cleanable with how often in a row rounds of it had failures.
+type cleanable struct {
+	Cleanable
+
+	failing int
 }
 
 const (
@@ -77,7 +85,7 @@ func NewJanitor(o JanitorOptions) (*Janitor, error) {
 		if k.Cleaner == nil || k.Timeout < 0 || k.Timeout > maxCleanTimeout {
 			errs = append(errs, fmt.Errorf("kind %s: it needs a cleaner, and a timeout above 0 and at most %s", k.Kind, maxCleanTimeout))
 		}
-		j.kinds = append(j.kinds, k)
+		j.kinds = append(j.kinds, &cleanable{Cleanable: k})
 	}
 	var err error
 	j.cleanups, err = shared(o.Metrics, prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -101,16 +109,29 @@ func (j *Janitor) Run(ctx context.Context) error {
 	return j.all(ctx, loops)
 }
 
-func (j *Janitor) round(ctx context.Context, k Cleanable) (more bool, err error) {
+func (j *Janitor) round(ctx context.Context, k *cleanable) (more bool, err error) {
 	outcomes, err := k.Cleaner.Clean(ctx, cleanBatch, k.Timeout+cleanGrace)
-	done := 0
+	counted := make(map[machine.CleanupOutcome]int)
 	for _, o := range outcomes {
 		j.cleanups.WithLabelValues(k.Kind, string(o)).Inc()
-		if o == machine.CleanupDone {
-			done++
-		}
+		counted[o]++
 	}
-	return err == nil && done > 0, err
+	j.tell(ctx, k, counted)
+	return err == nil && counted[machine.CleanupDone] > 0, err
+}
+
+// tell logs failures: each that waits for a person now, of the others ever fewer.
+func (j *Janitor) tell(ctx context.Context, k *cleanable, counted map[machine.CleanupOutcome]int) {
+	failed, parked := counted[machine.CleanupFailed], counted[machine.CleanupParked]
+	switch {
+	case failed+parked > 0:
+		k.failing++
+	case counted[machine.CleanupDone] > 0:
+		k.failing = 0
+	}
+	if parked > 0 || failed > 0 && k.failing&(k.failing-1) == 0 {
+		j.log.WarnContext(ctx, "cleanups failed; dlq cleanup list says why", "kind", k.Kind, "tried_again_later", failed, "wait_for_a_person", parked)
+	}
 }
 
 // Cleanups is where cleanups are taken that a function of the user's own does.
@@ -146,10 +167,7 @@ func (c *FuncCleaner) Clean(ctx context.Context, limit int, hold time.Duration) 
 		return nil, fmt.Errorf("kind %s: none of the %d cleanups that were begun has returned, although their time is over", c.kind, cap(c.places))
 	}
 	tasks, parked, err := c.ledger.TakeCleanups(ctx, c.kind, machine.MeansGo, min(limit, free), hold)
-	outcomes := make([]machine.CleanupOutcome, parked)
-	for i := range outcomes {
-		outcomes[i] = machine.CleanupParked
-	}
+	outcomes := slices.Repeat([]machine.CleanupOutcome{machine.CleanupParked}, parked)
 	if err != nil || len(tasks) == 0 {
 		return outcomes, err
 	}
@@ -177,7 +195,8 @@ func (c *FuncCleaner) run(ctx context.Context, tasks []machine.CleanupTask) []ma
 		}()
 	}
 	late := make(chan struct{})
-	defer context.AfterFunc(limited, func() { time.AfterFunc(time.Second, func() { close(late) }) })()
+	keep := context.AfterFunc(limited, func() { time.AfterFunc(time.Second, func() { close(late) }) })
+	defer keep()
 	var results []machine.CleanupResult
 	for i, t := range tasks {
 		err := errors.New("it had not returned in time")

@@ -52,6 +52,8 @@ type settings struct {
 	Slots, Sessions                    int
 	// Schedules are further sections of the file.
 	Schedules string
+	// Cleanup is that of the kind deduped.
+	Cleanup string
 }
 
 var configuration = template.Must(template.New("duly.yaml").Parse(`
@@ -77,6 +79,9 @@ kinds:
     <<: *hook
     lane: deduped
     promises: {window: 1h}
+{{- with .Cleanup}}
+    cleanup: {{.}}
+{{- end}}
   askable:
     <<: *hook
     lane: askable
