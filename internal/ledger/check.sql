@@ -97,6 +97,11 @@ SELECT job, generation, 'quarantined', NULL, false, NULL FROM duly.quarantine WH
 UNION ALL
 SELECT job, generation, 'unknown', closes_at, closed, CASE WHEN ask_at IS NOT NULL THEN lookup END FROM duly.unknown WHERE job > $1 AND job <= $2
 
+-- name: check_cleanups
+-- $1 and $2 jobs that the page lies between: cleanups that are not done, with what they
+-- are behind. Walks the primary key; no locks.
+SELECT job, generation, accepted FROM duly.cleanup WHERE job > $1 AND job <= $2 AND done_at IS NULL ORDER BY job
+
 -- name: check_keys_of
 -- $1 hashes of keys: what they lead to. No locks.
 SELECT hash, job FROM duly.job_key WHERE hash = ANY ($1::uuid[])

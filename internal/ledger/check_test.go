@@ -322,6 +322,12 @@ func TestCheckTellsEveryCorruptionAndNothingElse(t *testing.T) {
 		"a result twice, later":          {`INSERT INTO duly.done (at, worker, worker_version, policy_hash, jobs) SELECT at + interval '1 s', worker, worker_version, policy_hash, jobs FROM duly.done WHERE ` + result, []broken{{"done-0", 1, machine.RuleEvent}}},
 		"a result before what led to it": {`UPDATE duly.done SET id = 0 WHERE ` + of("twice-0") + ` = ANY (jobs)`, []broken{{"twice-0", 1, machine.RuleEvent}}},
 
+		"a cleanup of what is not over": {due("ready-0", 1, false), []broken{{"ready-0", 1, machine.RuleCleanup}}},
+		"of what was redriven":          {due("redriven-0", 1, false), []broken{{"redriven-0", 1, machine.RuleCleanup}}},
+		"of nothing":                    {due("done-0", 2, true), []broken{{"done-0", 2, machine.RuleCleanup}}},
+		"as if it were delivered":       {due("poison-0", 1, true), []broken{{"poison-0", 1, machine.RuleCleanup}}},
+		"of what is over":               {due("poison-0", 1, false), nil},
+
 		"not listed as quarantined": {`DELETE FROM duly.quarantine WHERE job = ` + of("poison-0"), []broken{{"poison-0", 1, machine.RuleQuarantine}}},
 		"not listed as unknown":     {`DELETE FROM duly.unknown`, []broken{{"unknown-0", 1, machine.RuleUnknown}}},
 		"listed as closed":          {`UPDATE duly.unknown SET closed = true`, []broken{{"unknown-0", 1, machine.RuleUnknown}}},
@@ -358,6 +364,12 @@ func TestCheckTellsEveryCorruptionAndNothingElse(t *testing.T) {
 			require.Equal(t, c.found, found)
 		})
 	}
+}
+
+// due forges a cleanup.
+func due(key string, generation int, accepted bool) string {
+	return fmt.Sprintf(`INSERT INTO duly.cleanup (job, generation, kind, by, accepted, due_at, next_at)
+		SELECT id, %d, kind, 'sql', %t, now(), now() FROM duly.job WHERE key = '%s' AND generation = 1`, generation, accepted, key)
 }
 
 func TestCheckOfOneJobLooksAtNoOther(t *testing.T) {

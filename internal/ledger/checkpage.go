@@ -39,7 +39,7 @@ func (c *checker) jobs(ctx context.Context, tx pgx.Tx, after, last int64, since 
 		what string
 		do   func(context.Context) error
 	}{
-		{"rows", p.rows}, {"leases", p.leases}, {"decisions", p.redrives}, {"lists", p.lists}, {"keys", p.keys}, {"events", p.events},
+		{"rows", p.rows}, {"leases", p.leases}, {"decisions", p.redrives}, {"lists", p.lists}, {"cleanups", p.cleanups}, {"keys", p.keys}, {"events", p.events},
 	} {
 		if err := step.do(ctx); err != nil {
 			return fmt.Errorf("%s: %w", step.what, err)

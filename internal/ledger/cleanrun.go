@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"duly.dev/duly/internal/machine"
+	"duly.dev/duly/internal/pause"
 )
 
 // Cleaner cleans up behind the jobs of a kind by a statement of the user's own, in the
@@ -167,15 +168,34 @@ func (c *Cleaner) run(stopping context.Context, tasks []machine.CleanupTask) (ou
 	return outcomes, nil
 }
 
+// looks is how often a task is looked for that another transaction has locked. Whoever
+// looked for due ones at the same time has so for a moment, although it was not to be
+// had any more; a producer that cancels the job may have it for as long as it likes.
+const (
+	looks     = 10
+	lookEvery = 10 * time.Millisecond
+)
+
 // mine locks the tasks that are still as they were taken.
 func mine(ctx context.Context, tx pgx.Tx, tasks []machine.CleanupTask) ([]machine.CleanupTask, error) {
-	var all taskColumns
-	for i, t := range tasks {
-		all.add(i, t)
-	}
 	var locked []machine.CleanupTask
-	err := all.note(ctx, tx, "cleanup_mine", func(i int) { locked = append(locked, tasks[i]) })
-	return locked, wrapped(err, "locking the cleanups")
+	got := make([]bool, len(tasks))
+	for n := 0; n < looks && len(locked) < len(tasks); n++ {
+		if n > 0 {
+			pause.For(ctx, lookEvery)
+		}
+		var missing taskColumns
+		for i, t := range tasks {
+			if !got[i] {
+				missing.add(i, t)
+			}
+		}
+		err := missing.note(ctx, tx, "cleanup_mine", func(i int) { got[i], locked = true, append(locked, tasks[i]) })
+		if err != nil {
+			return nil, fmt.Errorf("locking the cleanups: %w", err)
+		}
+	}
+	return locked, nil
 }
 
 // one runs the statement about one key. The error is one of the transaction; what the

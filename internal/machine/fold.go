@@ -35,6 +35,9 @@ const (
 	RuleQuarantine Rule = "quarantine"
 	// RuleUnknown: what is unknown is listed, closed or not, and nothing else.
 	RuleUnknown Rule = "unknown"
+	// RuleCleanup: only behind what is over, and as it ended, is something due to be
+	// cleaned up.
+	RuleCleanup Rule = "cleanup"
 	// RuleKey: every job has its key, and every key its job or a tombstone.
 	RuleKey Rule = "key"
 	// RuleOutbox: what is ready is announced at its emission, and that was not judged.
