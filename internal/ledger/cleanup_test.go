@@ -486,6 +486,61 @@ func TestG11ManySchedulersRemoveEachOnce(t *testing.T) {
 	require.Equal(t, n, c.count(`SELECT count(*)::int FROM duly.cleanup WHERE done_at IS NOT NULL AND rows_changed = 2 AND tries = 1`))
 }
 
+// A scheduler that was away for long comes back with what another has done since.
+func TestG11ATaskThatAnotherHasDoneIsNotRunAgain(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t, gated())
+	c.generate("t-0")
+	slow, quick := c.cleaner(removeRows), c.cleaner(removeRows)
+	c.ended("t", job.Done(nil))
+	tasks, _, err := c.TakeCleanups(t.Context(), kind, machine.MeansSQL, 10, hold)
+	require.NoError(t, err)
+	for _, done := range []bool{false, true} {
+		if done {
+			c.later(2 * hold)
+			require.Equal(t, oneDone, c.clean(quick))
+			c.generate("t-0")
+		} else {
+			c.later(2 * hold)
+			again, _, err := c.TakeCleanups(t.Context(), kind, machine.MeansSQL, 10, hold)
+			require.NoError(t, err)
+			require.Len(t, again, 1)
+		}
+		outcomes, err := slow.Run(t.Context(), tasks)
+		require.NoError(t, err)
+		require.Equal(t, []machine.CleanupOutcome{machine.CleanupStale}, outcomes)
+		require.Equal(t, 2, c.generated("t-0"), "done=%t", done)
+	}
+}
+
+func TestWhatIsTakenToBeCleanedUpIsNobodyElsesAndTakingWaitsForNobody(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t, gated())
+	for _, g := range c.ask(c.worker, c.enqueue("q", 3)...).Grants {
+		c.settle(g, job.Done(nil))
+	}
+	take := func(limit int) []string {
+		tasks, _, err := c.TakeCleanups(t.Context(), kind, machine.MeansSQL, limit, hold)
+		require.NoError(t, err)
+		var keys []string
+		for _, task := range tasks {
+			keys = append(keys, task.Key)
+		}
+		return keys
+	}
+	locked, err := c.pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = locked.Exec(t.Context(), `SELECT FROM duly.cleanup WHERE job = (SELECT id FROM duly.job WHERE key = 'q-0') FOR UPDATE`)
+	require.NoError(t, err)
+	require.Equal(t, []string{"q-1"}, take(1))
+	require.Equal(t, []string{"q-2"}, take(10))
+	require.NoError(t, locked.Rollback(t.Context()))
+	require.Equal(t, []string{"q-0"}, take(10))
+	require.Empty(t, take(10))
+	c.later(hold + time.Second)
+	require.Len(t, take(10), 3, "a taker that is lost costs no more")
+}
+
 func TestG11ARedriveRetiresWhatIsDueAndNeedsForceWhereItIsDone(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t, gated())

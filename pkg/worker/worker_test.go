@@ -49,8 +49,15 @@ kinds:
     base: 100ms
     cap: 1s
     promises: {settle: 100ms, lookup: {go: {}}}
+  draft:
+    lane: drafts
+    channel: go
+    base: 100ms
+    cap: 1s
+    cleanup: {go: {}}
 lanes:
   waves: {}
+  drafts: {}
 worker: {pause_bound: 500ms}
 `
 
@@ -253,4 +260,34 @@ func TestG8ALookupBesideAHandlerSettlesWhatItsHandlerLeftUnknown(t *testing.T) {
 		counts[key]++
 	}
 	require.Equal(t, map[string]int{"wave/seen:1:go": 1, "wave/unseen:1:go": 1}, counts)
+}
+
+// What was generated for a job is removed by the function beside its handler, behind the
+// delivery, and again where that failed.
+func TestACleanupBesideAHandlerIsCalledBehindTheDelivery(t *testing.T) {
+	t.Parallel()
+	in := install(t)
+	calls := make(chan handler.Ended, 10)
+	var performed, tried sync.Map
+	draft := handler.WithCleanup(handler.Func(func(_ context.Context, j handler.Job) error {
+		performed.Store(j.Key, true)
+		return nil
+	}), func(_ context.Context, e handler.Ended) error {
+		if _, ok := performed.Load(e.Key); !ok {
+			return errors.New("it was called before the handler")
+		}
+		if _, again := tried.LoadOrStore(e.Key, true); !again {
+			return errors.New("the disk is away")
+		}
+		calls <- e
+		return nil
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- worker.Run(ctx, in.worker, worker.Handlers{"draft": draft}) }()
+	in.enqueue(job.Spec{Kind: "draft", Key: "one", Subject: "customer", Period: "2026-W42", Payload: []byte(`{}`)})
+	require.Equal(t, handler.Ended{Kind: "draft", Key: "one", Subject: "customer", Period: "2026-W42", Generation: 1, State: job.Delivered}, <-calls)
+	stop()
+	require.NoError(t, <-ended)
+	require.Empty(t, calls, "once it is done it is not called again")
 }
