@@ -30,12 +30,14 @@ CREATE TABLE duly.run (
     digest      bytea,
     ended_upto  bigint NOT NULL DEFAULT 0,    -- no member up to this job is pending
     finished_at timestamptz,
+    counts      jsonb,                        -- of its members, once these were removed
     UNIQUE (schedule, period),
     CHECK ((state = 'frozen') = (frozen_at IS NOT NULL AND selected IS NOT NULL AND refused IS NOT NULL AND linked IS NOT NULL AND digest IS NOT NULL)),
     CHECK (state = 'frozen' OR finished_at IS NULL)
 ) WITH (fillfactor = 50);
 CREATE INDEX run_open ON duly.run (next_at, id) WHERE state = 'open';
-CREATE INDEX run_unfinished ON duly.run (id) WHERE state = 'frozen' AND finished_at IS NULL;
+CREATE INDEX run_unfinished ON duly.run (schedule, id) WHERE finished_at IS NULL;
+CREATE INDEX run_retained ON duly.run (finished_at, id) WHERE finished_at IS NOT NULL AND counts IS NULL;
 
 -- The members of a run, jobs of its own and, linked, such as existed before. The hash
 -- leads to the key, which says how a job ended that retention has removed.

@@ -96,10 +96,11 @@ func (c *runsShowCommand) Run(ctx context.Context, p *app.Process, s *shared) er
 		return err
 	}
 	v := shownRun{Run: run, Expected: run.Expected(), Members: counts, Pending: counts.Pending(), Complete: counts.All() == run.Expected()}
+	printing := func() error { return c.print(p, v) }
 	if s.JSON {
-		return printJSON(p.Stdout, v)
+		printing = func() error { return printJSON(p.Stdout, v) }
 	}
-	if err := c.print(p, v); err != nil {
+	if err := printing(); err != nil {
 		return err
 	}
 	if !v.Complete {

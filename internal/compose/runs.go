@@ -29,9 +29,10 @@ type RunLedger interface {
 	TrySelection(ctx context.Context, s machine.Selection) ([]string, error)
 }
 
-// addRuns adds the loops of runs, where the configuration has schedules. Selections that
-// can never work are an error: they are found when a process starts, and not at the
-// first occurrence.
+// addRuns adds the loops of runs, where the configuration has schedules. Selections are
+// tried beside them, so that one which can never work is told when a process starts and
+// not at its first occurrence, while a source that is away, or was changed, stops nothing
+// but its own runs.
 func addRuns(ctx context.Context, s *app.Service, config *app.Config, ledger RunLedger, watch schedule.Watch) error {
 	schedules, err := Schedules(config)
 	if err != nil || len(schedules) == 0 {
@@ -40,13 +41,8 @@ func addRuns(ctx context.Context, s *app.Service, config *app.Config, ledger Run
 	if err := openSources(ctx, s, config, ledger); err != nil {
 		return err
 	}
-	for _, one := range config.Schedules() {
-		if err := trySelection(ctx, s, ledger, one); err != nil {
-			return err
-		}
-	}
 	runs, err := schedule.NewRuns(schedule.RunOptions{
-		Ledger: ledger, Watch: watch, Schedules: schedules,
+		Ledger: ledger, Watch: watch, Schedules: schedules, Retention: config.Retention,
 		Log: app.Component(s.Log, "runs"), Metrics: s.Registry,
 		Succeeded: s.Readiness.Loop("runs", staleFiring),
 	})
@@ -54,8 +50,20 @@ func addRuns(ctx context.Context, s *app.Service, config *app.Config, ledger Run
 		return err
 	}
 	s.Group.Add("runs", runs.Run)
+	s.Group.Add("selections", func(ctx context.Context) error {
+		for _, one := range config.Schedules() {
+			if err := trySelection(ctx, s, ledger, one); err != nil && ctx.Err() == nil {
+				app.Component(s.Log, "runs").ErrorContext(ctx, "no run of this schedule can be frozen until this is repaired", "schedule", one.Name, "error", err)
+			}
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	})
 	return nil
 }
+
+// connectBound is what connecting to a source may take.
+const connectBound = 10 * time.Second
 
 // Schedules are the configuration's, as the loops know them.
 func Schedules(config *app.Config) ([]schedule.Schedule, error) {
@@ -93,6 +101,8 @@ func openSources(ctx context.Context, s *app.Service, config *app.Config, ledger
 			return app.Exit(app.ExitUsage, fmt.Errorf("sources.%s: it must be a PostgreSQL connection string", name))
 		}
 		c.MaxConns, c.MinConns = 2, 0
+		c.ConnConfig.ConnectTimeout = connectBound
+		c.ConnConfig.RuntimeParams["client_encoding"] = "UTF8" // values are read as texts
 		pool, err := pgxpool.NewWithConfig(ctx, c)
 		if err != nil {
 			return fmt.Errorf("connecting to source %s: %w", name, err)
@@ -104,8 +114,8 @@ func openSources(ctx context.Context, s *app.Service, config *app.Config, ledger
 	return nil
 }
 
-// trySelection refuses a selection that the server does not understand, or that lacks a
-// column. A server that does not answer is waited for.
+// trySelection is an error for a selection that the server does not understand, or that
+// lacks a column. A server that does not answer is waited for.
 func trySelection(ctx context.Context, s *app.Service, ledger RunLedger, one app.Schedule) error {
 	selection := machine.Selection{Query: one.Select, Source: one.Source}
 	if one.Source == app.SourceLedger {

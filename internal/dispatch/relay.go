@@ -169,7 +169,9 @@ func (r *relay) claim(ctx context.Context) (bool, error) {
 	}
 	if !held {
 		r.drop()
-		return false, nil
+		// Whoever waits for a topic must be able to take it over.
+		_, err := r.options.route(ctx)
+		return false, err
 	}
 	taken := r.claimed.IsZero()
 	r.claimed = now
@@ -193,8 +195,10 @@ func (r *relay) claim(ctx context.Context) (bool, error) {
 func (r *relay) confirm(ctx context.Context) error {
 	route, err := r.options.route(ctx)
 	if err == nil && route != r.route {
-		r.ensured = false
 		err = machine.ErrLostTopic
+	}
+	if err != nil {
+		r.ensured = false // it is found anew before the topic is taken again
 	}
 	return err
 }

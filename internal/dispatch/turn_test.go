@@ -92,3 +92,23 @@ func TestDispatcherThatDoesNotKnowTheBusRelaysNothing(t *testing.T) {
 		require.Equal(w, []string{"main"}, unheld, "and leaves the topic to who knows it")
 	})
 }
+
+// Nor is one ready that could not take over what another relays there.
+func TestDispatcherThatCouldNotTakeOverIsNotReady(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		to := membus.NewBroker(membus.Options{})
+		looked := 0
+		defer w.dispatcher(moving(to))()
+		defer w.dispatcher(func(o *Options) { o.Address = oldAddress; o.Succeeded = func() { looked++ } })()
+		w.wait(5 * time.Second)
+		require.Positive(w, looked)
+		w.move(oldAddress, newAddress)
+		w.wait(10 * time.Second)
+		looked = 0
+		sent := w.enqueue("main", 2)
+		w.wait(time.Minute)
+		require.Zero(w, looked)
+		require.Equal(w, sent, received(w.T, to.Connect(), "main"))
+	})
+}

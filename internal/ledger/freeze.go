@@ -154,11 +154,16 @@ func (f *freezer) open(ctx context.Context) (tx pgx.Tx, done func(), err error) 
 		if err != nil {
 			return nil, nil, fmt.Errorf("%w: connecting to its source: %w", machine.ErrSelection, err)
 		}
-		done = func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }
+		done = func() {
+			// The ledger's transaction waits for it: not long.
+			bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), alive)
+			defer cancel()
+			_ = tx.Rollback(bound)
+		}
 	}
 	if _, err := tx.Exec(ctx, "DECLARE duly_selection NO SCROLL CURSOR FOR "+f.selection.Query); err != nil {
 		done()
-		return nil, nil, fmt.Errorf("%w: %w", machine.ErrSelection, err)
+		return nil, nil, selectionError(err)
 	}
 	return tx, done, nil
 }
@@ -177,8 +182,10 @@ func (f *freezer) fetch(ctx context.Context, rows pgx.Tx) ([]machine.Recipient, 
 		err   error
 	}
 	answered := make(chan answer, 1)
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
 	go func() {
-		batch, err := f.read(ctx, rows)
+		batch, err := f.read(reading, rows)
 		answered <- answer{batch, err}
 	}()
 	tick := time.NewTicker(alive)
@@ -191,6 +198,7 @@ func (f *freezer) fetch(ctx context.Context, rows pgx.Tx) ([]machine.Recipient, 
 		case <-tick.C:
 			if _, err := f.tx.Exec(ctx, stmt("clock")); err != nil && idle == nil {
 				idle = err
+				stop() // what it reads can become nothing any more
 			}
 		}
 	}
@@ -200,7 +208,7 @@ func (f *freezer) fetch(ctx context.Context, rows pgx.Tx) ([]machine.Recipient, 
 func (f *freezer) read(ctx context.Context, tx pgx.Tx) ([]machine.Recipient, error) {
 	rows, err := tx.Query(ctx, fmt.Sprintf("FETCH %d FROM duly_selection", freezeBatch), pgx.QueryExecModeSimpleProtocol)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", machine.ErrSelection, err)
+		return nil, selectionError(err)
 	}
 	defer rows.Close()
 	var columns columnsOf
@@ -214,9 +222,31 @@ func (f *freezer) read(ctx context.Context, tx pgx.Tx) ([]machine.Recipient, err
 		batch = append(batch, f.selection.Recipient(columns.of(rows.RawValues())))
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("%w: %w", machine.ErrSelection, err)
+		return nil, selectionError(err)
 	}
 	return batch, nil
+}
+
+// wrong reports whether the server has refused the text of a query for what it says; a
+// missing grant may come, and a server that is busy or going down answers later.
+func wrong(err error) bool {
+	answered, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && answered.Code != "42501" && (strings.HasPrefix(answered.Code, "42") || strings.HasPrefix(answered.Code, "0A"))
+}
+
+// selectionError says why a selection could not be read. What the server says of a query is
+// kept; what it says of a value, which may be a recipient's, is not.
+func selectionError(err error) error {
+	answered, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return fmt.Errorf("%w: %w", machine.ErrSelection, err)
+	}
+	for _, private := range []string{"22", "23", "P0"} {
+		if strings.HasPrefix(answered.Code, private) {
+			return fmt.Errorf("%w: SQLSTATE %s (it is about a value, which is not repeated here; the log of the database has it)", machine.ErrSelection, answered.Code)
+		}
+	}
+	return fmt.Errorf("%w: %s (SQLSTATE %s)", machine.ErrSelection, answered.Message, answered.Code)
 }
 
 // columnsOf are the places of a selection's columns by their names.
@@ -415,8 +445,8 @@ func (l *Ledger) TrySelection(ctx context.Context, s machine.Selection) ([]strin
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
 	described, err := tx.Conn().Prepare(ctx, "", s.Query)
-	if answered, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return nil, fmt.Errorf("%w: %s (SQLSTATE %s)", machine.ErrSelection, answered.Message, answered.Code)
+	if wrong(err) {
+		return nil, selectionError(err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("asking the source of a selection: %w", err)

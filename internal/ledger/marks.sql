@@ -1,8 +1,9 @@
 -- name: mark_issue
 -- $1 topic, $2 holder, $3 partitions. Writes a mark for all that was relayed. No row if
--- another holds the topic. No locks.
+-- another holds the topic. Locks the topic's row against a move of the lanes, which makes
+-- marks void that it sees.
 INSERT INTO duly.mark (number, topic, snapshot, partitions)
-SELECT nextval('duly.outbox_id'), t.name, t.relayed, $3 FROM duly.topic t WHERE t.name = $1 AND t.holder = $2
+SELECT nextval('duly.outbox_id'), t.name, t.relayed, $3 FROM duly.topic t WHERE t.name = $1 AND t.holder = $2 FOR SHARE OF t
 RETURNING number, issued_at
 
 -- name: mark_stands

@@ -97,9 +97,20 @@ func (l *Ledger) runs(ctx context.Context, db Querier, ids []int64) ([]machine.R
 }
 
 // RunCounts counts the members of a run by the state of their newest generation. It looks
-// at every member.
+// at every member, unless retention has removed them: then at what was counted before.
 func (l *Ledger) RunCounts(ctx context.Context, run int64) (machine.RunCounts, error) {
-	rows, err := l.pool.Query(ctx, stmt("run_counts"), run)
+	var kept machine.RunCounts
+	if err := l.pool.QueryRow(ctx, stmt("run_kept_counts"), run).Scan(&kept); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return nil, fmt.Errorf("counting the members of run %d: %w", run, err)
+	}
+	if kept != nil {
+		return kept, nil
+	}
+	return countRun(ctx, l.pool, run)
+}
+
+func countRun(ctx context.Context, db Querier, run int64) (machine.RunCounts, error) {
+	rows, err := db.Query(ctx, stmt("run_counts"), run)
 	if err != nil {
 		return nil, fmt.Errorf("counting the members of run %d: %w", run, err)
 	}
@@ -135,6 +146,32 @@ func (l *Ledger) Occurrences(ctx context.Context, schedule string, limit int) ([
 		return o, r.Scan(&o.At, &o.Outcome, &o.Why, &o.Count, &o.Last, &o.Period, &o.Run, &o.Recorded)
 	})
 	return all, wrapped(err, "reading the occurrences of schedule "+schedule)
+}
+
+// RetireRun removes the members, and what was refused, of one run that has been over for
+// longer than retention, and keeps their counts: the jobs themselves leave by the same
+// rule. It reports whether there was one.
+func (l *Ledger) RetireRun(ctx context.Context, retention time.Duration) (bool, error) {
+	found := false
+	err := l.inTx(ctx, "retiring a run", func(tx pgx.Tx) error {
+		var run int64
+		err := tx.QueryRow(ctx, stmt("run_retired"), retention).Scan(&run)
+		if found = err == nil; errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		counts, err := countRun(ctx, tx, run)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, stmt("run_keep_counts"), run, counts); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, stmt("run_drop_members"), run)
+		return err
+	})
+	return found && err == nil, err
 }
 
 // endedPage is how many members one statement of FinishRuns looks at.

@@ -87,6 +87,26 @@ LEFT JOIN duly.job_key k ON j.id IS NULL AND k.hash = m.hash
 WHERE m.run = $1
 GROUP BY 1
 
+-- name: run_kept_counts
+-- $1 run. The counts of members that were removed; null while they are there. No locks.
+SELECT counts FROM duly.run WHERE id = $1
+
+-- name: run_retired
+-- $1 how long runs are kept after their end. The run that has been over for longest, of
+-- those whose members are still there. Locks it; nothing while another removes them.
+SELECT id FROM duly.run
+WHERE finished_at <= clock_timestamp() - $1::interval AND counts IS NULL
+ORDER BY finished_at, id LIMIT 1 FOR UPDATE SKIP LOCKED
+
+-- name: run_keep_counts
+-- $1 run, $2 the counts of its members. The row is locked.
+UPDATE duly.run SET counts = $2 WHERE id = $1
+
+-- name: run_drop_members
+-- $1 run. Removes its members and what it refused: the counts are kept.
+WITH members AS (DELETE FROM duly.run_member WHERE run = $1)
+DELETE FROM duly.run_refused WHERE run = $1
+
 -- name: run_refusals
 -- $1 run, $2 behind this row, $3 most. What became no member, in the order of the
 -- selection. No locks.
@@ -114,6 +134,7 @@ WITH this AS MATERIALIZED (
     SET ended_upto = coalesce(f.first - 1, f.last, r.ended_upto),
         finished_at = CASE WHEN f.first IS NULL AND f.members < $2 THEN clock_timestamp() END
     FROM found f, this WHERE r.id = this.id
+      AND (f.first IS NULL OR f.first - 1 > r.ended_upto)
     RETURNING r.finished_at IS NOT NULL AS finished, f.first IS NULL AND f.members = $2 AS more
 )
 SELECT more, finished FROM moved

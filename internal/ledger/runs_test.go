@@ -274,14 +274,14 @@ func TestSelectionThatFailsLeavesNothing(t *testing.T) {
 	b.fire(b.Ledger, "2026-W42")
 	run, err := b.freeze(b.Ledger, selecting(`SELECT id::text AS customer, mail AS destination, (1 / (4500 - id))::text AS payload FROM customer ORDER BY id`))
 	require.ErrorIs(t, err, machine.ErrSelection)
-	require.ErrorContains(t, err, "division by zero")
+	require.ErrorContains(t, err, "SQLSTATE 22012")
 	require.Equal(t, "2026-W42", run.Period)
 	require.Zero(t, b.count(`SELECT (SELECT count(*) FROM duly.job) + (SELECT count(*) FROM duly.run_member) + (SELECT count(*) FROM duly.job_key)`))
 	open, err := b.Run(t.Context(), digest, "2026-W42")
 	require.NoError(t, err)
 	require.Equal(t, machine.RunOpen, open.State)
 	require.Equal(t, 1, open.Tries)
-	require.Contains(t, open.Error, "division by zero")
+	require.Contains(t, open.Error, "SQLSTATE 22012")
 	run, err = b.freeze(b.Ledger, selecting(allCustomers))
 	require.NoError(t, err)
 	require.Equal(t, int64(5000), run.Expected())
@@ -435,4 +435,73 @@ func TestSelectionsThatAreNoQueryAreRefused(t *testing.T) {
 		require.NoError(t, ledger.CheckSelection(query), query)
 	}
 	require.NotErrorIs(t, ledger.CheckSelection(""), machine.ErrSelection)
+}
+
+// The members of a run leave with their jobs; how they ended stays.
+func TestMembersLeaveAfterTheirRetentionAndTheirCountsStay(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.customers(3)
+	b.exec(`UPDATE customer SET mail = NULL WHERE id = 2`)
+	b.fire(b.Ledger, "2026-W42")
+	run, err := b.freeze(b.Ledger, selecting(allCustomers))
+	require.NoError(t, err)
+	retire := func() bool {
+		found, err := b.RetireRun(t.Context(), 30*24*time.Hour)
+		require.NoError(t, err)
+		return found
+	}
+	b.claim(lane)
+	b.deliver(b.lease(b.announced()...)...)
+	_, err = b.FinishRuns(t.Context())
+	require.NoError(t, err)
+	require.False(t, retire())
+	b.exec(`UPDATE duly.run SET finished_at = finished_at - interval '31 d'`)
+	require.True(t, retire())
+	require.False(t, retire(), "once")
+	require.Zero(t, b.count(`SELECT (SELECT count(*) FROM duly.run_member) + (SELECT count(*) FROM duly.run_refused)`))
+	require.Equal(t, machine.RunCounts{job.Delivered: 2}, b.counts(run.ID))
+	got, err := b.Run(t.Context(), digest, "2026-W42")
+	require.NoError(t, err)
+	require.Equal(t, got.Expected(), b.counts(run.ID).All(), "the equation holds for good")
+}
+
+// What a database says about a value may be a recipient's: it is kept nowhere.
+func TestG13ValuesOfASelectionAreNotRepeatedInItsErrors(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.fire(b.Ledger, "2026-W42")
+	_, err := b.freeze(b.Ledger, selecting(`SELECT 'x' AS customer, '+33 6 12 34 56 78'::bigint::text AS destination`))
+	require.ErrorIs(t, err, machine.ErrSelection)
+	require.ErrorContains(t, err, "SQLSTATE 22P02")
+	require.NotContains(t, err.Error(), "+33 6")
+	open, err := b.Run(t.Context(), digest, "2026-W42")
+	require.NoError(t, err)
+	require.NotContains(t, open.Error, "+33 6")
+	require.NotEmpty(t, open.Error)
+}
+
+// A mark that is being issued while the lanes move is seen by the move.
+func TestMarkThatIsIssuedDuringAMoveIsVoid(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.claim(lane)
+	b.enqueue("a", 1)
+	b.announced()
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	var number int64
+	require.NoError(t, tx.QueryRow(t.Context(), `INSERT INTO duly.mark (number, topic, snapshot, partitions)
+		SELECT nextval('duly.outbox_id'), t.name, t.relayed, '{0}' FROM duly.topic t WHERE t.name = $1 AND t.holder = $2 FOR SHARE OF t RETURNING number`, lane, b.holder).Scan(&number))
+	moved := make(chan error, 1)
+	go func() { moved <- b.MoveBus(t.Context(), machine.BusMove{From: oldBus, To: newBus, Actor: "alice"}) }()
+	require.Eventually(t, func() bool {
+		return b.count(`SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 1
+	}, time.Minute, 10*time.Millisecond, "the move waits for it")
+	require.NoError(t, tx.Commit(t.Context()))
+	require.NoError(t, <-moved)
+	require.Zero(t, b.count(`SELECT count(*)::int FROM duly.mark`))
+	_, err = b.IssueMark(t.Context(), lane, b.holder, []int32{0})
+	require.ErrorIs(t, err, machine.ErrLostTopic)
 }

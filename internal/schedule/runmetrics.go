@@ -3,6 +3,7 @@ package schedule
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -78,11 +79,20 @@ func (m *runMetrics) frozen(r machine.Run, took time.Duration) {
 	m.seconds.WithLabelValues(r.Schedule).Observe(took.Seconds())
 }
 
-// show sets the gauges of every schedule, those without figures to 0.
+// show sets the gauges of every schedule: those without figures to 0, and those too that
+// the ledger knows and this configuration does not, whose open runs nobody freezes.
 func (m *runMetrics) show(names []string, figures []machine.RunFigures) {
 	by := make(map[string]machine.RunFigures, len(figures))
 	for _, f := range figures {
 		by[f.Schedule] = f
+	}
+	for _, g := range []*prometheus.GaugeVec{m.open, m.failed, m.running, m.oldest} {
+		g.Reset()
+	}
+	for name := range by {
+		if !slices.Contains(names, name) {
+			names = append(slices.Clone(names), name)
+		}
 	}
 	for _, name := range names {
 		f := by[name]

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"duly.dev/duly/internal/calendar"
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/internal/pause"
 )
@@ -24,6 +25,9 @@ type RunLedger interface {
 	FreezeNext(ctx context.Context, schedules []string, plan func(machine.Run) (machine.Selection, error), rest func(tries int) time.Duration) (*machine.Run, error)
 	// FinishRuns notes which runs have no pending member any more.
 	FinishRuns(ctx context.Context) (int, error)
+	// RetireRun removes the members of one run that has been over for longer than retention,
+	// and keeps their counts.
+	RetireRun(ctx context.Context, retention time.Duration) (bool, error)
 	// RunFigures are what metrics show of runs that are not finished.
 	RunFigures(ctx context.Context) ([]machine.RunFigures, error)
 }
@@ -41,6 +45,8 @@ type RunOptions struct {
 	Look time.Duration
 	// Tend is how often runs are looked at for their end. Default 10 s.
 	Tend time.Duration
+	// Retention is how long the members of a run are kept after its end; 0 keeps them.
+	Retention time.Duration
 	// Patience is the longest that one freeze may take. Default 30 min.
 	Patience time.Duration
 	// Log gets what an operator should know; nil discards it.
@@ -94,10 +100,26 @@ func (r *Runs) Run(ctx context.Context) error {
 			return nil
 		})
 	}
-	loops.Go(func() error { r.repeat(ctx, "freezing", r.freeze); return nil })
+	for _, names := range r.bySource() {
+		loops.Go(func() error {
+			r.repeat(ctx, "freezing", func(ctx context.Context) (time.Duration, error) { return r.freeze(ctx, names) })
+			return nil
+		})
+	}
 	loops.Go(func() error { r.repeat(ctx, "finishing", r.finish); return nil })
 	_ = loops.Wait() // none has an error
 	return ctx.Err()
+}
+
+// bySource are the names of the schedules of each source: one that is away keeps nobody
+// else's runs waiting.
+func (r *Runs) bySource() map[string][]string {
+	by := map[string][]string{}
+	for _, name := range r.names {
+		source := r.byName[name].Source
+		by[source] = append(by[source], name)
+	}
+	return by
 }
 
 // repeat calls do until ctx ends, each time after the rest that it asks for.
@@ -119,14 +141,22 @@ func (r *Runs) repeat(ctx context.Context, doing string, do func(context.Context
 	}
 }
 
-// moveOn is how far a decision that does nothing moves before it is written.
-const moveOn = time.Hour
+// moveOn is how far a decision that does nothing moves before it is written. A schedule
+// that is changed is decided by its new rule from there on, so it is no further back than
+// an occurrence may be late.
+const moveOn = time.Minute
 
 // fire decides about one schedule and says when to decide again.
 func (r *Runs) fire(ctx context.Context, s *Schedule) (time.Duration, error) {
 	steady, err := r.options.Watch.Steady(ctx)
 	if err != nil || !steady {
 		return time.Second, err
+	}
+	if s.When.WhileRunning() != calendar.RunAllow {
+		// Whether a run is over counts now, not when it was last looked at.
+		if _, err := r.options.Ledger.FinishRuns(ctx); err != nil {
+			return 0, err
+		}
 	}
 	rest := r.options.Rest
 	var firing machine.Firing
@@ -161,11 +191,11 @@ func (r *Runs) fire(ctx context.Context, s *Schedule) (time.Duration, error) {
 }
 
 // freeze freezes one run and says how long to rest.
-func (r *Runs) freeze(ctx context.Context) (time.Duration, error) {
+func (r *Runs) freeze(ctx context.Context, names []string) (time.Duration, error) {
 	bound, cancel := context.WithTimeout(ctx, r.options.Patience)
 	defer cancel()
 	began := time.Now()
-	run, err := r.options.Ledger.FreezeNext(bound, r.names, func(run machine.Run) (machine.Selection, error) {
+	run, err := r.options.Ledger.FreezeNext(bound, names, func(run machine.Run) (machine.Selection, error) {
 		return r.byName[run.Schedule].selection(run)
 	}, freezeRest)
 	switch {
@@ -192,7 +222,7 @@ func freezeRest(tries int) time.Duration {
 	return min(5*time.Minute, time.Second<<min(max(tries-1, 0), 10))
 }
 
-// finish notes which runs are over.
+// finish notes which runs are over, and removes the members of those that are for long.
 func (r *Runs) finish(ctx context.Context) (time.Duration, error) {
 	n, err := r.options.Ledger.FinishRuns(ctx)
 	if n > 0 {
@@ -200,6 +230,11 @@ func (r *Runs) finish(ctx context.Context) (time.Duration, error) {
 	}
 	if err != nil {
 		return 0, err
+	}
+	if r.options.Retention > 0 {
+		if _, err := r.options.Ledger.RetireRun(ctx, r.options.Retention); err != nil {
+			return 0, err
+		}
 	}
 	figures, err := r.options.Ledger.RunFigures(ctx)
 	if err == nil {

@@ -93,6 +93,7 @@ func (r *runs) FreezeNext(_ context.Context, _ []string, plan func(machine.Run) 
 }
 
 func (r *runs) FinishRuns(context.Context) (int, error)                  { return 0, nil }
+func (r *runs) RetireRun(context.Context, time.Duration) (bool, error)   { return false, nil }
 func (r *runs) RunFigures(context.Context) ([]machine.RunFigures, error) { return nil, nil }
 
 // start runs the loops of a scheduler until stop.
