@@ -16,7 +16,7 @@ import (
 func TestG14ShutdownIsFree(t *testing.T) {
 	t.Parallel()
 	s := calm
-	s.Slots, s.Sessions = 24, 1
+	s.Slots, s.Sessions = 32, 1 // two messages of each of the four lanes
 	r := newRig(t, s, servers{})
 	held := newGate()
 	r.web.plans(actAndWait(held))

@@ -52,7 +52,11 @@ func startShared() (*server, error) {
 	if isURL(source) {
 		return open(ctx, source, func(context.Context) error { return nil })
 	}
-	postgres, err := devstack.StartPostgres(ctx, devstack.PostgresOptions{Source: source, UnsafeNoSync: true})
+	postgres, err := devstack.StartPostgres(ctx, devstack.PostgresOptions{
+		Source: source, UnsafeNoSync: true,
+		// Every test of whole programs runs some schedulers, and all tests share the server.
+		Settings: map[string]string{"max_connections": "1000"},
+	})
 	if err != nil {
 		return nil, err
 	}
