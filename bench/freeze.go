@@ -15,6 +15,7 @@ import (
 	"duly.dev/duly/internal/app"
 	"duly.dev/duly/internal/ledger"
 	"duly.dev/duly/internal/machine"
+	"github.com/jackc/pgx/v5"
 )
 
 // freezeCommand is what `go run . freeze` takes.
@@ -26,6 +27,9 @@ type freezeCommand struct {
 	Out        string        `help:"Folder for freeze.json and the part of performance.md; by default that is printed." placeholder:"DIR"`
 	Quick      bool          `help:"A small size, to see whether everything works; its figures mean nothing."`
 }
+
+// quick makes every size small.
+func (c *freezeCommand) quick() { c.Recipients, c.Before, c.Rounds = 20_000, time.Second, 1 }
 
 // freezeFigures is what the command found.
 type freezeFigures struct {
@@ -65,7 +69,7 @@ const frozenSchedule = "digest"
 // Run measures and reports.
 func (c freezeCommand) Run(ctx context.Context, p *app.Process) error {
 	if c.Quick {
-		c.Recipients, c.Before, c.Rounds = 20_000, time.Second, 1
+		c.quick()
 	}
 	began := time.Now()
 	f := freezeFigures{Plan: c}
@@ -156,8 +160,10 @@ func (f *freezeFigures) round(ctx context.Context, g *ground, round int) (frozen
 	key := func(when string, i int) string { return fmt.Sprintf("paced:%d:%s:%d", round, when, i) }
 	schedule := func(when string) func(context.Context, int, time.Time) error {
 		return func(ctx context.Context, i int, _ time.Time) error {
-			_, err := g.client.Schedule(ctx, g.pool.Pool, g.job(key(when, i)))
-			return err
+			return pgx.BeginFunc(ctx, g.pool.Pool, func(tx pgx.Tx) error {
+				_, err := g.client.Schedule(ctx, tx, g.job(key(when, i)))
+				return err
+			})
 		}
 	}
 	if _, err := drip(ctx, f.Plan.Rate, f.Plan.Before, schedule("before")); err != nil {
@@ -201,16 +207,16 @@ func (f *freezeFigures) round(ctx context.Context, g *ground, round int) (frozen
 		return frozenRun{}, err
 	}
 	one := frozenRun{Seconds: run.Frozen.Sub(run.Created).Seconds()}
-	one.Before, err = g.paced(ctx, fmt.Sprintf("paced:%d:before:%%", round), time.Time{})
+	one.Before, err = g.latencies(ctx, fmt.Sprintf("paced:%d:before:%%", round), time.Time{})
 	if err != nil {
 		return one, err
 	}
-	one.During, err = g.paced(ctx, fmt.Sprintf("paced:%d:during:%%", round), run.Frozen)
+	one.During, err = g.latencies(ctx, fmt.Sprintf("paced:%d:during:%%", round), run.Frozen)
 	return one, err
 }
 
-// paced are the latencies of jobs that were enqueued before an instant; zero is any.
-func (g *ground) paced(ctx context.Context, keys string, before time.Time) (p paced, err error) {
+// latencies are those of jobs that were enqueued before an instant; zero is any.
+func (g *ground) latencies(ctx context.Context, keys string, before time.Time) (p paced, err error) {
 	var bound *time.Time
 	if !before.IsZero() {
 		bound = &before

@@ -40,9 +40,10 @@ CREATE INDEX run_unfinished ON duly.run (schedule, id) WHERE finished_at IS NULL
 CREATE INDEX run_retained ON duly.run (finished_at, id) WHERE finished_at IS NOT NULL AND counts IS NULL;
 
 -- The members of a run, jobs of its own and, linked, such as existed before. The hash
--- leads to the key, which says how a job ended that retention has removed.
+-- leads to the key, which says how a job ended that retention has removed. No foreign key:
+-- a million members would be a million looks at the one row of their run.
 CREATE TABLE duly.run_member (
-    run    bigint NOT NULL REFERENCES duly.run,
+    run    bigint NOT NULL,
     job    bigint NOT NULL,
     hash   uuid   NOT NULL,
     linked boolean NOT NULL DEFAULT false,

@@ -119,10 +119,8 @@ func (f *freezer) all(ctx context.Context) error {
 		return err
 	}
 	defer done()
-	// The selection was planned as on any connection; what follows is the ledger's own.
-	if _, err := f.tx.Exec(ctx, stmt("hot")); err != nil {
-		return err
-	}
+	// All of it is planned as on a producer's connection: what makes the statements of loops
+	// fast would have every row of a batch compared with each.
 	for {
 		batch, err := f.fetch(ctx, rows)
 		if err != nil {
@@ -321,10 +319,11 @@ func (f *freezer) members(ctx context.Context, specs []job.Spec, made []machine.
 			conflicts = append(conflicts, m.Job)
 		}
 	}
-	if _, err := f.link(ctx, specs, made, created, false); err != nil {
+	jobs, hashes := membersOf(specs, made, created)
+	if _, err := f.tx.Exec(ctx, stmt("members_put"), f.run.ID, jobs, hashes); err != nil {
 		return err
 	}
-	linked, err := f.link(ctx, specs, made, existing, true)
+	linked, err := f.link(ctx, specs, made, existing)
 	if err != nil {
 		return err
 	}
@@ -341,13 +340,22 @@ func (f *freezer) members(ctx context.Context, specs []job.Spec, made []machine.
 	return f.tell(ctx, specs, made, conflicts)
 }
 
-// link inserts members and returns those that were none before.
-func (f *freezer) link(ctx context.Context, specs []job.Spec, made []machine.Enqueued, which []int, linked bool) (map[int64]bool, error) {
-	jobs, hashes := make([]int64, len(which)), make([]pgtype.UUID, len(which))
+// membersOf are some of the jobs, with the hashes of their keys.
+func membersOf(specs []job.Spec, made []machine.Enqueued, which []int) (jobs []int64, hashes []pgtype.UUID) {
+	jobs, hashes = make([]int64, len(which)), make([]pgtype.UUID, len(which))
 	for n, i := range which {
 		jobs[n], hashes[n] = made[i].Job, uuid(job.KeyHash(specs[i].Kind, specs[i].Key))
 	}
-	rows, err := f.tx.Query(ctx, stmt("members_put"), f.run.ID, jobs, hashes, linked)
+	return jobs, hashes
+}
+
+// link makes members of jobs that existed before, and returns those that were none.
+func (f *freezer) link(ctx context.Context, specs []job.Spec, made []machine.Enqueued, which []int) (map[int64]bool, error) {
+	if len(which) == 0 {
+		return map[int64]bool{}, nil
+	}
+	jobs, hashes := membersOf(specs, made, which)
+	rows, err := f.tx.Query(ctx, stmt("members_link"), f.run.ID, jobs, hashes)
 	if err != nil {
 		return nil, err
 	}

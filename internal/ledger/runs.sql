@@ -49,10 +49,15 @@ WHERE ($1::text IS NULL OR schedule = $1) AND ($2::text IS NULL OR period = $2) 
 ORDER BY id DESC LIMIT $4
 
 -- name: members_put
--- $1 run, $2 jobs, $3 hashes of their keys, $4 whether they existed before. Returns those
--- that were no members yet.
+-- $1 run, $2 jobs that were just made, $3 hashes of their keys. They become members.
+INSERT INTO duly.run_member (run, job, hash)
+SELECT $1, t.job, t.hash FROM unnest($2::bigint[], $3::uuid[]) AS t (job, hash)
+
+-- name: members_link
+-- $1 run, $2 jobs that existed before, $3 hashes of their keys. They become members; those
+-- that were none yet are returned.
 INSERT INTO duly.run_member (run, job, hash, linked)
-SELECT $1, t.job, t.hash, $4 FROM unnest($2::bigint[], $3::uuid[]) AS t (job, hash)
+SELECT $1, t.job, t.hash, true FROM unnest($2::bigint[], $3::uuid[]) AS t (job, hash)
 ON CONFLICT DO NOTHING
 RETURNING job
 
