@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -76,17 +77,17 @@ func TestDispatcherWhoseClaimWasEndedByAMoveDoesNotGoOn(t *testing.T) {
 func TestDispatcherThatDoesNotKnowTheBusRelaysNothing(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		looked := 0
-		defer w.dispatcher(func(o *Options) { o.Address = oldAddress; o.Succeeded = func() { looked++ } })()
+		var looked atomic.Int64
+		defer w.dispatcher(func(o *Options) { o.Address = oldAddress; o.Succeeded = func() { looked.Add(1) } })()
 		w.wait(time.Second)
-		require.Positive(w, looked)
+		require.Positive(w, looked.Load())
 		w.move(oldAddress, newAddress)
 		w.wait(5 * time.Second)
-		looked = 0
+		looked.Store(0)
 		w.enqueue("main", 1)
 		w.wait(time.Minute)
 		require.Empty(w, w.received("main"))
-		require.Zero(w, looked, "it is not ready")
+		require.Zero(w, looked.Load(), "it is not ready")
 		unheld, err := w.ledger.UnheldLanes(w.Context())
 		require.NoError(w, err)
 		require.Equal(w, []string{"main"}, unheld, "and leaves the topic to who knows it")
@@ -98,17 +99,17 @@ func TestDispatcherThatCouldNotTakeOverIsNotReady(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		to := membus.NewBroker(membus.Options{})
-		looked := 0
+		var looked atomic.Int64
 		defer w.dispatcher(moving(to))()
-		defer w.dispatcher(func(o *Options) { o.Address = oldAddress; o.Succeeded = func() { looked++ } })()
+		defer w.dispatcher(func(o *Options) { o.Address = oldAddress; o.Succeeded = func() { looked.Add(1) } })()
 		w.wait(5 * time.Second)
-		require.Positive(w, looked)
+		require.Positive(w, looked.Load())
 		w.move(oldAddress, newAddress)
 		w.wait(10 * time.Second)
-		looked = 0
+		looked.Store(0)
 		sent := w.enqueue("main", 2)
 		w.wait(time.Minute)
-		require.Zero(w, looked)
+		require.Zero(w, looked.Load())
 		require.Equal(w, sent, received(w.T, to.Connect(), "main"))
 	})
 }

@@ -3,6 +3,8 @@ package schedule
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -96,6 +98,20 @@ func (r *runs) FinishRuns(context.Context) (int, error)                  { retur
 func (r *runs) RetireRun(context.Context, time.Duration) (bool, error)   { return false, nil }
 func (r *runs) RunFigures(context.Context) ([]machine.RunFigures, error) { return nil, nil }
 
+// seen returns copies of what there is so far.
+func (r *runs) seen() (opened map[string]machine.Run, frozen []string, without []machine.Occurrence, decided int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.opened), slices.Clone(r.frozen), slices.Clone(r.without), r.decided
+}
+
+// change changes the ledger between two calls.
+func (r *runs) change(do func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	do()
+}
+
 // start runs the loops of a scheduler until stop.
 func (r *runs) start(t *testing.T, watch Watch, schedules ...*Schedule) (stop func()) {
 	t.Helper()
@@ -131,9 +147,10 @@ func TestRunsOpenWhenTheirOccurrenceComes(t *testing.T) {
 		defer r.start(t, &steady{}, minutely(t))()
 		time.Sleep(10*time.Minute + 30*time.Second)
 		synctest.Wait()
-		require.Len(t, r.opened, 10)
-		require.Len(t, r.frozen, 10)
-		for at, run := range r.opened {
+		opened, frozen, _, _ := r.seen()
+		require.Len(t, opened, 10)
+		require.Len(t, frozen, 10)
+		for at, run := range opened {
 			require.Equal(t, machine.RunFired, run.Cause, at)
 		}
 	})
@@ -152,8 +169,9 @@ func TestC16SchedulersNeedNoLeader(t *testing.T) {
 		first()
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
-		require.Len(t, r.opened, 10)
-		require.Len(t, r.frozen, 10)
+		opened, frozen, _, _ := r.seen()
+		require.Len(t, opened, 10)
+		require.Len(t, frozen, 10)
 	})
 }
 
@@ -170,17 +188,19 @@ func TestC12ScheduleGoesOnAfterManyMissedStarts(t *testing.T) {
 		defer r.start(t, &steady{}, minutely(t))()
 		time.Sleep(time.Second)
 		synctest.Wait()
+		opened, _, without, _ := r.seen()
 		missed := int64(0)
-		for _, o := range r.without {
+		for _, o := range without {
 			require.Equal(t, machine.OccurrenceMissed, o.Outcome)
 			missed += o.Count
 		}
-		require.Equal(t, int64(101), missed+int64(len(r.opened)))
-		require.NotEmpty(t, r.opened)
-		before := len(r.opened)
+		require.Equal(t, int64(101), missed+int64(len(opened)))
+		require.NotEmpty(t, opened)
+		before := len(opened)
 		time.Sleep(3 * time.Minute)
 		synctest.Wait()
-		require.Len(t, r.opened, before+3)
+		opened, _, _, _ = r.seen()
+		require.Len(t, opened, before+3)
 	})
 }
 
@@ -192,9 +212,9 @@ func TestC13ClockForwardAndBackLeavesNoGap(t *testing.T) {
 		r := newRuns()
 		stop := r.start(t, &steady{}, minutely(t))
 		time.Sleep(5*time.Minute + 30*time.Second)
-		r.clock = 2 * time.Hour
+		r.change(func() { r.clock = 2 * time.Hour })
 		time.Sleep(time.Minute)
-		r.clock = 0
+		r.change(func() { r.clock = 0 })
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		stop()
@@ -219,7 +239,8 @@ func TestC19OccurrenceInThePastFiresAtOnce(t *testing.T) {
 		r.since[s.Name] = time.Date(1999, 12, 31, 23, 59, 30, 0, time.UTC)
 		defer r.start(t, &steady{}, s)()
 		synctest.Wait()
-		require.Len(t, r.opened, 1)
+		opened, _, _, _ := r.seen()
+		require.Len(t, opened, 1)
 	})
 }
 
@@ -233,8 +254,9 @@ func TestC18OpenRunsAreFoundAndTriedAgain(t *testing.T) {
 		stop := r.start(t, &steady{}, minutely(t))
 		time.Sleep(3*time.Minute + 30*time.Second)
 		synctest.Wait()
-		require.Len(t, r.opened, 3)
-		require.Empty(t, r.frozen)
+		opened, frozen, _, _ := r.seen()
+		require.Len(t, opened, 3)
+		require.Empty(t, frozen)
 		stop()
 		r.mu.Lock()
 		for at, run := range r.opened {
@@ -246,7 +268,8 @@ func TestC18OpenRunsAreFoundAndTriedAgain(t *testing.T) {
 		defer r.start(t, &steady{}, minutely(t))()
 		time.Sleep(6 * time.Minute)
 		synctest.Wait()
-		require.GreaterOrEqual(t, len(r.frozen), 8)
+		_, frozen, _, _ = r.seen()
+		require.GreaterOrEqual(t, len(frozen), 8)
 	})
 }
 
@@ -257,7 +280,8 @@ func TestNothingFiresWhileTheClockIsNotSteady(t *testing.T) {
 		defer r.start(t, &steady{not: true}, minutely(t))()
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
-		require.Zero(t, r.decided)
+		_, _, _, decided := r.seen()
+		require.Zero(t, decided)
 	})
 }
 

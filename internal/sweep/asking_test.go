@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -263,20 +264,20 @@ func TestAskingOutlivesTheLedger(t *testing.T) {
 	t.Parallel()
 	inAskedBubble(t, func(t *testing.T, r *rig) {
 		o := &oracle{answer: says(job.SaidYes)}
-		down := false
+		var down atomic.Bool
 		r.Faults(func(method string) memledger.Fault {
-			if down && method == "Answer" {
+			if down.Load() && method == "Answer" {
 				return memledger.Fail
 			}
 			return memledger.None
 		})
 		a := r.asker(o)
-		down = true
+		down.Store(true)
 		r.doubt("away", 1)
 		wait(2 * time.Minute)
 		require.Equal(t, map[job.State]int{job.Unknown: 1}, r.states())
 		require.Positive(t, testutil.ToFloat64(a.failures.WithLabelValues("asking")))
-		down = false
+		down.Store(false)
 		wait(10 * time.Minute)
 		require.Equal(t, map[job.State]int{job.Delivered: 1}, r.states())
 	})

@@ -15,6 +15,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -65,7 +66,7 @@ func TestConnectWaitsForABroker(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	var log bytes.Buffer
+	var log record
 	_, err := kafkabus.Connect(ctx, "kafka://127.0.0.1:1", kafkabus.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	require.ErrorContains(t, err, "127.0.0.1:1")
 	require.NotErrorIs(t, err, kafkabus.ErrSettings)
@@ -92,7 +93,7 @@ func TestLogins(t *testing.T) {
 		t.Run(mechanism, func(t *testing.T) {
 			t.Parallel()
 			s := startFake(t, kfake.EnableSASL(), kfake.Superuser(mechanism, "duly@work", "hunter2?:/"))
-			var log bytes.Buffer
+			var log record
 			options := kafkabus.Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 			b := connect(t, "kafka://duly%40work:hunter2%3F%3A%2F@"+s.address+query, options)
 			require.NoError(t, b.Ensure(t.Context(), []string{lane}))
@@ -141,4 +142,22 @@ func selfSigned(t *testing.T) (tls.Certificate, string) {
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, file
+}
+
+// record is a log that may be written while it is read.
+type record struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (r *record) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.Write(p)
+}
+
+func (r *record) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.String()
 }
