@@ -11,7 +11,6 @@ package main
 import (
 	"context"
 	"os"
-	"os/user"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -49,16 +48,9 @@ type shared struct {
 // AfterApply makes the login name the actor where none is given.
 func (s *shared) AfterApply() error { //nolint:unparam // kong asks for an error
 	if s.Actor == "" {
-		s.Actor = login()
+		s.Actor = app.Login()
 	}
 	return nil
-}
-
-func login() string {
-	if u, err := user.Current(); err == nil {
-		return u.Username
-	}
-	return os.Getenv("USER")
 }
 
 // ledgerConns: one statement after the other, and a kind to look up beside it.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os/user"
 	"slices"
 	"strings"
 	"time"
@@ -26,20 +25,12 @@ type busCommand struct {
 type busMoveCommand struct {
 	From  string        `required:"true" placeholder:"URL" help:"The bus that the lanes are on; it need not be up."`
 	To    string        `required:"true" placeholder:"URL" help:"The bus that they move to. Its topics are made, or verified, first."`
-	Actor string        `env:"DULY_ACTOR" placeholder:"NAME" help:"Who acts; recorded (the login name)."`
 	Watch time.Duration `default:"30s" help:"How long to wait for the dispatchers to turn (${default})."`
 	JSON  bool          `name:"json" help:"Print one JSON object."`
+	actor
 	app.LedgerSettings
 	app.ConfigSettings
 	app.LogSettings
-}
-
-// AfterApply makes the login name the actor where none is given.
-func (c *busMoveCommand) AfterApply() error { //nolint:unparam // kong asks for an error
-	if u, err := user.Current(); c.Actor == "" && err == nil {
-		c.Actor = u.Username
-	}
-	return nil
 }
 
 // busMoved is what a move prints.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os/user"
 	"slices"
 	"time"
 
@@ -22,19 +21,11 @@ type runsCommand struct {
 type runsStartCommand struct {
 	Name   string `arg:"" help:"The schedule's name in the configuration."`
 	Period string `required:"true" placeholder:"PERIOD" help:"The period, as duly schedules preview prints it, such as 2026-W42."`
-	Actor  string `env:"DULY_ACTOR" placeholder:"NAME" help:"Who acts; recorded (the login name)."`
 	JSON   bool   `name:"json" help:"Print one JSON object."`
+	actor
 	app.LedgerSettings
 	app.ConfigSettings
 	app.LogSettings
-}
-
-// AfterApply makes the login name the actor where none is given.
-func (c *runsStartCommand) AfterApply() error { //nolint:unparam // kong asks for an error
-	if u, err := user.Current(); c.Actor == "" && err == nil {
-		c.Actor = u.Username
-	}
-	return nil
 }
 
 // startedRun is what a start prints as JSON.

@@ -183,13 +183,8 @@ const near = 400 * 24 * time.Hour
 // Opening asks for the run of a period because a person wants it. The period must be that
 // of an occurrence which fires, a year around now at most: *PeriodError.
 func (s *Schedule) Opening(period, actor string, now time.Time) (machine.Opening, error) {
-	for o := range s.When.All(now.Add(-near)) {
-		if o.At.After(now.Add(near)) {
-			break
-		}
-		if o.Skip == "" && s.When.PeriodOf(o) == period {
-			return s.opening(o, machine.RunManual, actor), nil
-		}
+	if o, ok := s.When.Occurrence(period); ok && o.Skip == "" && o.At.Sub(now).Abs() <= near {
+		return s.opening(o, machine.RunManual, actor), nil
 	}
 	e := &PeriodError{Schedule: s.Name, Period: period}
 	if next, ok := s.When.Next(now); ok {
