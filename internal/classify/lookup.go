@@ -30,10 +30,16 @@ type LookupRule struct {
 // LookupTable is an ordered list of rules; the first that matches decides.
 type LookupTable []LookupRule
 
-// Classify returns what an answer says. What no rule matches says nothing.
+// Classify returns what an answer says. What no rule matches says nothing. Nor does a body
+// that a rule had to look into and that cannot be read: what it would have said may not be
+// taken for what a later rule says without a look.
 func (t LookupTable) Classify(status int, body Document) job.Said {
 	for _, r := range t {
-		if r.Status.Has(status) && r.matches(body) {
+		switch {
+		case !r.Status.Has(status):
+		case r.Pointer != "" && !body.ok:
+			return job.SaidNothing
+		case r.matches(body):
 			return r.Said
 		}
 	}

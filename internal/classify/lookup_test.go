@@ -54,6 +54,25 @@ func TestTheFirstRuleThatMatchesAnAnswerDecides(t *testing.T) {
 	}
 }
 
+// A search answers 200 in any case; what was found is in the body. A body that is no JSON,
+// or is not there whole, does not say that nothing was found.
+func TestABodyThatCannotBeReadSaysNothing(t *testing.T) {
+	t.Parallel()
+	ok := classify.Statuses{From: 200, To: 200}
+	search := classify.LookupTable{{Status: ok, Pointer: "/data/0/id", Said: job.SaidYes}, {Status: ok, Said: job.SaidNo}}
+	for body, want := range map[string]job.Said{
+		`{"data":[{"id":"m-1"}]}`: job.SaidYes,
+		`{"data":[]}`:             job.SaidNo,
+		`{"data":[{"id":"m-1"}`:   job.SaidNothing,
+		`{"data":[]} {}`:          job.SaidNothing,
+		`<html>try later</html>`:  job.SaidNothing,
+		``:                        job.SaidNothing,
+	} {
+		require.Equal(t, want, search.Classify(200, classify.ParseDocument([]byte(body))), body)
+	}
+	require.Equal(t, job.SaidNothing, search.Classify(200, classify.Document{}), "a body that was too long")
+}
+
 func TestStatusesAreReadAndWrittenAlike(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]classify.Statuses{"404": {404, 404}, "2xx": {200, 299}, "200-204": {200, 204}, "599": {599, 599}} {
