@@ -3,10 +3,11 @@
 INSERT INTO duly.schedule (name) VALUES ($1) ON CONFLICT DO NOTHING
 
 -- name: schedule_lock
--- $1 schedule. How far it is decided, the clock, and whether a run of it is not over. No
--- row while another decides. Locks its row.
+-- $1 schedule. How far it is decided, the clock, and whether a run of it is not over whose
+-- occurrence has come: one that a person started ahead is before nobody. No row while
+-- another decides. Locks its row.
 SELECT s.since, clock_timestamp(),
-       EXISTS (SELECT FROM duly.run r WHERE r.schedule = s.name AND r.finished_at IS NULL)
+       EXISTS (SELECT FROM duly.run r WHERE r.schedule = s.name AND r.finished_at IS NULL AND r.at <= clock_timestamp())
 FROM duly.schedule s WHERE s.name = $1 FOR UPDATE SKIP LOCKED
 
 -- name: schedule_move

@@ -220,6 +220,29 @@ func TestScheduleIsDecidedAboutByOneAtATime(t *testing.T) {
 	require.Equal(t, 1, b.count(`SELECT count(*)::int FROM duly.occurrence WHERE outcome = 'fired' AND run IS NOT NULL`))
 }
 
+// A run that a person started weeks ahead is not before the occurrences that come first.
+func TestARunThatWasStartedAheadHoldsUpNothingBeforeIt(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	ahead := weekly("2099-W40")
+	ahead.At, ahead.Cause, ahead.Actor = time.Now().Add(8*7*24*time.Hour), machine.RunManual, "alice"
+	_, created, err := b.StartRun(t.Context(), digest, kind, ahead)
+	require.NoError(t, err)
+	require.True(t, created)
+	running := func() (is bool) {
+		_, decided, err := b.Fire(t.Context(), digest, kind, time.Hour, func(m machine.Moment) machine.Firing {
+			is = m.Running
+			return machine.Firing{Through: m.Since}
+		})
+		require.NoError(t, err)
+		require.True(t, decided)
+		return is
+	}
+	require.False(t, running())
+	b.exec(`UPDATE duly.run SET at = clock_timestamp()`)
+	require.True(t, running(), "once its occurrence has come")
+}
+
 func TestOccurrencesWithoutARunAreRecordedWithTheirReason(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

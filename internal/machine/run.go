@@ -164,7 +164,7 @@ type RefusedRow struct {
 type Moment struct {
 	// Since is the instant up to which everything is decided, Now the ledger's clock.
 	Since, Now time.Time
-	// Running says whether some run of the schedule is not over.
+	// Running says whether some run of the schedule is not over whose occurrence has come.
 	Running bool
 }
 

@@ -48,7 +48,7 @@ func (r *runs) Fire(_ context.Context, name, kind string, step time.Duration, de
 	}
 	m := machine.Moment{Since: r.since[name], Now: r.now()}
 	for _, run := range r.opened {
-		m.Running = m.Running || run.Schedule == name && run.Finished.IsZero()
+		m.Running = m.Running || run.Schedule == name && run.Finished.IsZero() && !run.At.After(m.Now)
 	}
 	f := decide(m)
 	if f.Empty() && f.Through.Sub(m.Since).Abs() < step {
