@@ -11,10 +11,12 @@ import (
 
 // node is a node of a plan, as EXPLAIN tells it.
 type node struct {
-	Type    string `json:"Node Type"`
-	Name    string `json:"Relation Name"`
-	Cond    string `json:"Index Cond"`
-	Removed int    `json:"Rows Removed by Join Filter"`
+	Type    string  `json:"Node Type"`
+	Name    string  `json:"Relation Name"`
+	Cond    string  `json:"Index Cond"`
+	Removed int     `json:"Rows Removed by Join Filter"`
+	Rows    float64 `json:"Actual Rows"` // of each of the Loops
+	Loops   float64 `json:"Actual Loops"`
 	Plans   []node
 }
 

@@ -178,8 +178,9 @@ func (l *Ledger) RetireRun(ctx context.Context, retention time.Duration) (bool, 
 const endedPage = 10_000
 
 // FinishRuns notes which runs have no pending member any more, and returns how many those
-// are. It remembers how far it came in each, so that a run is walked once, whatever its
-// size. A redrive does not make a finished run unfinished.
+// are. It remembers how far it came in each, so that a run is walked once and, before it
+// is finished, looked at once as a whole. A redrive does not make a finished run
+// unfinished.
 func (l *Ledger) FinishRuns(ctx context.Context) (finished int, err error) {
 	rows, err := l.pool.Query(ctx, stmt("runs_unfinished"))
 	if err != nil {

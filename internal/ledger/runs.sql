@@ -125,25 +125,36 @@ SELECT id FROM duly.run WHERE state = 'frozen' AND finished_at IS NULL ORDER BY 
 
 -- name: run_ended
 -- $1 run, $2 members. Looks at the next members behind those that are known to have ended,
--- and moves behind all that ended before the first that has not. A run without further
--- members is finished. Locks its row; nothing while another looks. Returns whether it
--- moved a whole page, and whether it is finished.
+-- as far as the first that is pending, and moves behind all before it. What it passed may be
+-- pending again, by an answer of a receiver or a redrive: so at the end it looks at all of
+-- them, in the one snapshot of this statement, and a run of which none is pending then is
+-- finished; else it goes back to the first that is. Locks the run's row; nothing while
+-- another looks. Returns whether there is more to look at now, and whether it is finished.
 WITH this AS MATERIALIZED (
     SELECT id, ended_upto FROM duly.run WHERE id = $1 AND finished_at IS NULL FOR UPDATE SKIP LOCKED
+), pending AS MATERIALIZED (
+    SELECT m.job FROM (SELECT job FROM duly.run_member WHERE run = $1 AND job > (SELECT ended_upto FROM this) ORDER BY job LIMIT $2) m
+    WHERE EXISTS (SELECT FROM duly.job j WHERE j.id = m.job AND j.successor IS NULL AND j.state IN ('scheduled', 'ready', 'leased') OFFSET 0)
+    ORDER BY m.job LIMIT 1
 ), page AS MATERIALIZED (
-    SELECT m.job, EXISTS (SELECT FROM duly.job j WHERE j.id = m.job AND j.successor IS NULL AND j.state IN ('scheduled', 'ready', 'leased')) AS pending
-    FROM this, LATERAL (SELECT job FROM duly.run_member WHERE run = this.id AND job > this.ended_upto ORDER BY job LIMIT $2) m
-), found AS MATERIALIZED (
-    SELECT count(*) AS members, min(job) FILTER (WHERE pending) AS first, max(job) AS last FROM page
+    SELECT count(*) AS members, max(m.job) AS last
+    FROM (SELECT job FROM duly.run_member WHERE run = $1 AND job > (SELECT ended_upto FROM this) ORDER BY job LIMIT $2) m
+    WHERE NOT EXISTS (SELECT FROM pending)
+), reopened AS MATERIALIZED (
+    SELECT m.job FROM (SELECT job FROM duly.run_member WHERE run = $1 AND job <= (SELECT ended_upto FROM this) ORDER BY job) m
+    WHERE NOT EXISTS (SELECT FROM pending) AND (SELECT members < $2 FROM page)
+      AND EXISTS (SELECT FROM duly.job j WHERE j.id = m.job AND j.successor IS NULL AND j.state IN ('scheduled', 'ready', 'leased') OFFSET 0)
+    ORDER BY m.job LIMIT 1
+), looked AS MATERIALIZED (
+    SELECT t.id, t.ended_upto, coalesce(coalesce(p.job, o.job) - 1, g.last, t.ended_upto) AS upto,
+           p.job IS NULL AND g.members = $2 AS more, p.job IS NULL AND g.members < $2 AND o.job IS NULL AS over
+    FROM this t CROSS JOIN page g LEFT JOIN pending p ON true LEFT JOIN reopened o ON true
 ), moved AS (
     UPDATE duly.run r
-    SET ended_upto = coalesce(f.first - 1, f.last, r.ended_upto),
-        finished_at = CASE WHEN f.first IS NULL AND f.members < $2 THEN clock_timestamp() END
-    FROM found f, this WHERE r.id = this.id
-      AND (f.first IS NULL OR f.first - 1 > r.ended_upto)
-    RETURNING r.finished_at IS NOT NULL AS finished, f.first IS NULL AND f.members = $2 AS more
+    SET ended_upto = l.upto, finished_at = CASE WHEN l.over THEN clock_timestamp() END
+    FROM looked l WHERE r.id = l.id AND (l.over OR l.upto <> l.ended_upto)
 )
-SELECT more, finished FROM moved
+SELECT more, over FROM looked
 
 -- name: runs_figures
 -- For metrics: open runs, the age of the oldest, how many of them have failed, and

@@ -1,8 +1,11 @@
 package ledger_test
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -154,6 +157,71 @@ func TestC53RunIsOverWhenNoMemberIsPending(t *testing.T) {
 	_, err = b.freeze(b.Ledger, selecting(allCustomers+" LIMIT 0"))
 	require.NoError(t, err)
 	require.Equal(t, 1, finished(), "a run without members is over at once")
+}
+
+// C53: a member that had ended and is pending again, before the run was over, is waited
+// for: a receiver says no, or a person redrives it.
+func TestC53MemberThatIsPendingAgainKeepsItsRunOpen(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.customers(3)
+	b.fire(b.Ledger, "2026-W42")
+	_, err := b.freeze(b.Ledger, selecting(allCustomers))
+	require.NoError(t, err)
+	finished := func() int {
+		n, err := b.FinishRuns(t.Context())
+		require.NoError(t, err)
+		return n
+	}
+	b.claim(lane)
+	grants := b.lease(b.announced()...)
+	slices.SortFunc(grants, func(a, b machine.Grant) int { return cmp.Compare(a.Row.Job, b.Row.Job) })
+	first := grants[0]
+	_, err = b.Settle(t.Context(), machine.Worker{ID: first.Row.Worker, Version: "v1"}, []machine.Report{report(first, job.NotDone(job.ClassPermanent, job.CodeRejected, "no"))})
+	require.NoError(t, err)
+	b.deliver(grants[1])
+	require.Zero(t, finished(), "it is behind the first two")
+	_, err = b.Redrive(t.Context(), machine.RedriveRequest{
+		Kind: kind, Key: first.Key, Generation: 1, RecoveryKey: "k", Approver: "ann", Reason: "again", Actor: "ann",
+	})
+	require.NoError(t, err)
+	b.deliver(grants[2])
+	require.Zero(t, finished(), "the first is pending again")
+	require.Zero(t, finished())
+	b.deliver(b.lease(b.announced()...)...)
+	require.Equal(t, 1, finished())
+}
+
+// A look at a run whose next member is pending costs nothing, however many there are.
+func TestARunThatIsNotOverIsLookedAtNoFurtherThanItsFirstPendingMember(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.customers(3000)
+	b.fire(b.Ledger, "2026-W42")
+	run, err := b.freeze(b.Ledger, selecting(allCustomers))
+	require.NoError(t, err)
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, tx.Rollback(t.Context())) }()
+	_, err = tx.Exec(t.Context(), b.Statement("hot"))
+	require.NoError(t, err)
+	var text []byte
+	require.NoError(t, tx.QueryRow(t.Context(), "EXPLAIN (ANALYZE, FORMAT JSON) "+b.Statement("run_ended"), run.ID, 10_000).Scan(&text))
+	var plans []struct{ Plan node }
+	require.NoError(t, json.Unmarshal(text, &plans))
+	looked := 0.0
+	var walk func(node)
+	walk = func(n node) {
+		if n.Name == "run_member" || n.Name == "job" {
+			looked += n.Rows * n.Loops
+		}
+		for _, p := range n.Plans {
+			walk(p)
+		}
+	}
+	walk(plans[0].Plan)
+	require.Positive(t, looked)
+	require.Less(t, looked, 10.0, "%s", text)
 }
 
 // C15: however many schedulers decide at once, a period has one run.
