@@ -2,7 +2,6 @@ package compose
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"duly.dev/duly/internal/app"
@@ -17,31 +16,33 @@ type CleanerOpener interface {
 	OpenCleaner(ctx context.Context, o ledger.CleanerOptions) (*ledger.Cleaner, error)
 }
 
-// schedulerCleanups are the kinds that a scheduler cleans up behind, by statements. While
-// the ledger does not answer it tries again and says so; a statement that cannot work is
-// an error.
-func schedulerCleanups(ctx context.Context, s *app.Service, config *app.Config, own CleanerOpener) ([]sweep.Cleanable, error) {
-	var all []sweep.Cleanable
+// addCleanups adds what cleans up behind jobs by statements: one janitor for each kind.
+func addCleanups(s *app.Service, config *app.Config, own CleanerOpener, watch sweep.Steady) {
 	for _, kind := range config.Kinds() {
-		k, _ := config.Kind(kind.Name)
-		if k.Gate == nil || k.Gate.Go != nil {
-			continue
+		if k, _ := config.Kind(kind.Name); k.Gate != nil && k.Gate.Go == nil {
+			addCleanup(s, k, own, watch)
 		}
+	}
+}
+
+func addCleanup(s *app.Service, k app.Kind, own CleanerOpener, watch sweep.Steady) {
+	name := "cleanup of kind " + k.Name
+	s.Group.Add(name, func(ctx context.Context) error {
 		var opened *ledger.Cleaner
-		err := app.Retry(ctx, s.Log, "the ledger, for the cleanup of kind "+k.Name, func(ctx context.Context) (err error) {
+		err := openBeside(ctx, app.Component(s.Log, "cleanup"), "cleanup.statement", k.Name, func(ctx context.Context) (err error) {
 			opened, err = own.OpenCleaner(ctx, ledger.CleanerOptions{Kind: k.Name, Statement: k.Gate.Statement, Timeout: k.Gate.Timeout})
-			if errors.Is(err, ledger.ErrCleanup) {
-				return app.Permanent(app.Exit(app.ExitUsage, fmt.Errorf("cleanup.statement of kind %s: %w", k.Name, err)))
-			}
-			return refused(err)
+			return err
 		})
 		if err != nil {
-			return nil, err
+			return err
 		}
-		s.Stack.Push("cleanup of kind "+k.Name, closeBound, func(context.Context) error { opened.Close(); return nil })
-		all = append(all, sweep.Cleanable{Kind: k.Name, Cleaner: opened, Timeout: k.Gate.Timeout})
-	}
-	return all, nil
+		s.Stack.Push(name, closeBound, func(context.Context) error { opened.Close(); return nil })
+		janitor, err := newJanitor(s, watch, []sweep.Cleanable{{Kind: k.Name, Cleaner: opened, Timeout: k.Gate.Timeout}})
+		if err != nil {
+			return err
+		}
+		return janitor.Run(ctx)
+	})
 }
 
 // workerCleanups are the kinds that a worker cleans up behind, by functions beside their
@@ -75,10 +76,15 @@ func addJanitor(s *app.Service, watch sweep.Steady, kinds []sweep.Cleanable) err
 	if len(kinds) == 0 {
 		return nil
 	}
-	janitor, err := sweep.NewJanitor(sweep.JanitorOptions{Watch: watch, Kinds: kinds, Log: app.Component(s.Log, "cleanup"), Metrics: s.Registry})
+	janitor, err := newJanitor(s, watch, kinds)
 	if err != nil {
 		return err
 	}
 	s.Group.Add("cleanup", janitor.Run)
 	return nil
+}
+
+// newJanitor makes a janitor; those of one process share their metrics.
+func newJanitor(s *app.Service, watch sweep.Steady, kinds []sweep.Cleanable) (*sweep.Janitor, error) {
+	return sweep.NewJanitor(sweep.JanitorOptions{Watch: watch, Kinds: kinds, Log: app.Component(s.Log, "cleanup"), Metrics: s.Registry})
 }

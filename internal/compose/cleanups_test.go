@@ -9,8 +9,6 @@ import (
 
 	"duly.dev/duly/internal/app"
 	"duly.dev/duly/internal/compose"
-	"duly.dev/duly/internal/ledger"
-	"duly.dev/duly/internal/ledger/ledgertest"
 	"duly.dev/duly/pkg/handler"
 )
 
@@ -32,17 +30,4 @@ func TestACleanupBesideAHandlerIsDeclaredAndWhatIsDeclaredIsThere(t *testing.T) 
 	err = compose.Worker(service(t, &bytes.Buffer{}), config(t, "kinds:\n  greeting: {channel: go}\n"), parts(both))
 	require.ErrorContains(t, err, "does not declare it")
 	require.Equal(t, app.ExitUsage, app.ExitCode(err))
-}
-
-// A statement that the server would not take from the scheduler's role ends it at its start.
-func TestASchedulerRefusesACleanupThatItsServerWouldNotTake(t *testing.T) {
-	t.Parallel()
-	l := ledger.New(ledgertest.New(t))
-	c := config(t, "kinds:\n  greeting: {channel: http, cleanup: {statement: 'DELETE FROM nowhere WHERE k = $1'}}\n")
-	s := service(t, &bytes.Buffer{})
-	err := compose.Scheduler(t.Context(), s, c, l)
-	require.ErrorContains(t, err, "cleanup.statement of kind greeting")
-	require.ErrorContains(t, err, "nowhere")
-	require.Equal(t, app.ExitUsage, app.ExitCode(err))
-	require.NoError(t, s.Stack.Stop(t.Context()))
 }

@@ -25,11 +25,12 @@ type Inquirer interface {
 	OpenLookup(ctx context.Context, o ledger.LookupOptions) (*ledger.Lookup, error)
 }
 
-// schedulerLookups are the kinds whose receivers a scheduler can ask: by HTTP, and by SQL.
-func schedulerLookups(ctx context.Context, s *app.Service, config *app.Config, own Inquirer) ([]sweep.Askable, error) {
+// addLookups adds what asks the receivers that a scheduler can ask: one asker for those
+// that are asked by HTTP, and one beside it for each kind that a database is asked about.
+func addLookups(s *app.Service, config *app.Config, ledger SchedulerLedger, watch sweep.Steady) error {
 	byHTTP, err := config.OpenHTTPLookups(s.Stack)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var all []sweep.Askable
 	for _, kind := range config.Kinds() {
@@ -37,58 +38,56 @@ func schedulerLookups(ctx context.Context, s *app.Service, config *app.Config, o
 		if k.Lookup == nil {
 			continue
 		}
-		lookup := byHTTP[k.Name]
 		if k.Lookup.SQL != nil {
-			if lookup, err = openSQL(ctx, s, k, own); err != nil {
-				return nil, err
+			if err := addSQLLookup(s, k, ledger, watch); err != nil {
+				return err
 			}
 		}
-		if lookup != nil {
+		if lookup := byHTTP[k.Name]; lookup != nil {
 			all = append(all, askable(k, lookup))
 		}
 	}
-	return all, nil
+	return addAsker(s, ledger, watch, all)
 }
 
 func askable(k app.Kind, lookup channel.Lookup) sweep.Askable {
 	return sweep.Askable{Kind: k.Name, Means: k.Promises.Lookup, Lookup: lookup, Timeout: k.Lookup.Timeout, AtOnce: k.Lookup.AtOnce}
 }
 
-// openSQL opens the statement of a kind, at the ledger's database or at another one. While
-// that does not answer it tries again and says so; a statement that cannot work is an
-// error.
-func openSQL(ctx context.Context, s *app.Service, k app.Kind, own Inquirer) (channel.Lookup, error) {
+// addSQLLookup adds the asker of a kind by SQL, at the ledger's database or at another one.
+func addSQLLookup(s *app.Service, k app.Kind, own SchedulerLedger, watch sweep.Steady) error {
 	open := own.OpenLookup
 	if k.Lookup.SQL.DSN != nil {
 		config, err := otherDatabase(s, k.Lookup.SQL)
 		if err != nil {
-			return nil, app.Exit(app.ExitUsage, fmt.Errorf("opening the lookup of kind %s: promises.lookup.sql.dsn: %w", k.Name, err))
+			return app.Exit(app.ExitUsage, fmt.Errorf("opening the lookup of kind %s: promises.lookup.sql.dsn: %w", k.Name, err))
 		}
 		open = func(ctx context.Context, o ledger.LookupOptions) (*ledger.Lookup, error) {
 			return ledger.OpenLookup(ctx, config, o)
 		}
 	}
-	var opened *ledger.Lookup
-	err := app.Retry(ctx, s.Log, "the database of the lookup of kind "+k.Name, func(ctx context.Context) (err error) {
-		opened, err = open(ctx, ledger.LookupOptions{
-			Statement: k.Lookup.SQL.Statement, Timeout: k.Lookup.Timeout,
-			Conns: int32(min(k.Lookup.AtOnce, maxLookupConns)), //nolint:gosec // it is bounded
+	name := "lookup of kind " + k.Name
+	s.Group.Add(name, func(ctx context.Context) error {
+		var opened *ledger.Lookup
+		err := openBeside(ctx, app.Component(s.Log, "asking"), "promises.lookup.sql", k.Name, func(ctx context.Context) (err error) {
+			opened, err = open(ctx, ledger.LookupOptions{
+				Statement: k.Lookup.SQL.Statement, Timeout: k.Lookup.Timeout,
+				Conns: int32(k.Lookup.AtOnce), //nolint:gosec // the configuration bounds it
+			})
+			return err
 		})
-		if errors.Is(err, ledger.ErrLookup) {
-			return app.Permanent(app.Exit(app.ExitUsage, fmt.Errorf("promises.lookup.sql.statement of kind %s: %w", k.Name, err)))
+		if err != nil {
+			return err
 		}
-		return refused(err)
+		s.Stack.Push(name, closeBound, func(context.Context) error { opened.Close(); return nil })
+		asker, err := newAsker(s, own, watch, []sweep.Askable{askable(k, sqlLookup{opened})})
+		if err != nil {
+			return err
+		}
+		return asker.Run(ctx)
 	})
-	if err != nil {
-		return nil, err
-	}
-	s.Stack.Push("lookup of kind "+k.Name, closeBound, func(context.Context) error { opened.Close(); return nil })
-	return sqlLookup{opened}, nil
+	return nil
 }
-
-// maxLookupConns bounds the connections of a lookup; what is asked at once beyond them
-// waits, within its timeout.
-const maxLookupConns = 16
 
 // otherDatabase is where a lookup's secret says that its database is. What it says, which
 // may hold a password, is in no error.
@@ -164,14 +163,19 @@ func addAsker(s *app.Service, questions sweep.Questions, watch sweep.Steady, kin
 	if len(kinds) == 0 {
 		return nil
 	}
-	asker, err := sweep.NewAsker(sweep.AskerOptions{
-		Ledger: questions, Watch: watch, Kinds: kinds, Log: app.Component(s.Log, "asking"), Metrics: s.Registry,
-	})
+	asker, err := newAsker(s, questions, watch, kinds)
 	if err != nil {
 		return err
 	}
 	s.Group.Add("asking", asker.Run)
 	return nil
+}
+
+// newAsker makes an asker; those of one process share their metrics.
+func newAsker(s *app.Service, questions sweep.Questions, watch sweep.Steady, kinds []sweep.Askable) (*sweep.Asker, error) {
+	return sweep.NewAsker(sweep.AskerOptions{
+		Ledger: questions, Watch: watch, Kinds: kinds, Log: app.Component(s.Log, "asking"), Metrics: s.Registry,
+	})
 }
 
 // Asking is the ledger as what stands beside a worker's handlers knows it.

@@ -110,12 +110,11 @@ kinds:
 	ledgertest.Agrees(t, pool)
 }
 
-func TestAStatementThatCannotWorkEndsTheScheduler(t *testing.T) {
+func TestASecretThatCannotBeReadEndsTheScheduler(t *testing.T) {
 	t.Setenv("DULY_TEST_ODD", "postgres://u:hunter2@%zz/")
 	url := ledgertest.URL(t)
 	pool := ledgertest.Pool(t, url)
 	for text, want := range map[string]string{
-		`{statement: "SELECT true AS happened, id AS receipt FROM nowhere WHERE effect_key = $1"}`:           "promises.lookup.sql.statement of kind own",
 		`{dsn: {env: DULY_TEST_MISSING}, statement: "SELECT true AS happened, '' AS receipt WHERE $1 = ''"}`: "DULY_TEST_MISSING is not set",
 		`{dsn: {env: DULY_TEST_ODD}, statement: "SELECT true AS happened, '' AS receipt WHERE $1 = ''"}`:     "no connection string",
 	} {

@@ -33,9 +33,11 @@ type SchedulerLedger interface {
 	SyncKinds(ctx context.Context, kinds []machine.Kind) error
 }
 
-// Scheduler adds a scheduler to the service: promotion, every sweep, and the asking of
-// receivers by HTTP and SQL. The configuration's kinds are in the ledger when it returns,
-// and the ledger's cursors are this cluster's.
+// Scheduler adds a scheduler to the service: promotion, every sweep, the asking of
+// receivers by HTTP and SQL, cleanups and runs. The configuration's kinds are in the ledger
+// when it returns, and the ledger's cursors are this cluster's. What one kind or schedule
+// needs besides, a database or a table of the user's own, is opened in a loop beside the
+// others: where it is away, or refuses, that kind waits and nothing else does.
 func Scheduler(ctx context.Context, s *app.Service, config *app.Config, ledger SchedulerLedger) error {
 	err := app.Retry(ctx, s.Log, "writing the kinds of the configuration into the ledger", func(ctx context.Context) error {
 		if _, err := ledger.CheckRestored(ctx); err != nil {
@@ -69,19 +71,9 @@ func Scheduler(ctx context.Context, s *app.Service, config *app.Config, ledger S
 	}
 	s.Group.Add("promotion", promotion.Run)
 	s.Group.Add("sweeps", sweeper.Run)
-	lookups, err := schedulerLookups(ctx, s, config, ledger)
-	if err != nil {
+	if err := addLookups(s, config, ledger, watch); err != nil {
 		return err
 	}
-	if err := addAsker(s, ledger, watch, lookups); err != nil {
-		return err
-	}
-	cleanups, err := schedulerCleanups(ctx, s, config, ledger)
-	if err != nil {
-		return err
-	}
-	if err := addJanitor(s, watch, cleanups); err != nil {
-		return err
-	}
+	addCleanups(s, config, ledger, watch)
 	return addRuns(ctx, s, config, ledger, watch)
 }

@@ -3,6 +3,7 @@ package compose_test
 import (
 	"bytes"
 	"context"
+	"io"
 	"log/slog"
 	"testing"
 
@@ -17,7 +18,7 @@ import (
 )
 
 // service is a service without an admin server.
-func service(t *testing.T, log *bytes.Buffer) *app.Service {
+func service(t *testing.T, log io.Writer) *app.Service {
 	t.Helper()
 	l := slog.New(slog.NewTextHandler(log, nil))
 	s := &app.Service{
