@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 )
@@ -111,6 +112,32 @@ func TestReadinessIsTheLastSuccessOfEveryLoop(t *testing.T) {
 		claim()
 		require.True(t, ready.Status().Ready, "it recovers with the next success")
 	})
+}
+
+// A process that still waits for its ledger has no loops that could say so.
+func TestAProcessIsNotReadyBeforeItHasWhatItsLoopsNeed(t *testing.T) {
+	t.Parallel()
+	ready := &Readiness{}
+	ready.Starting()
+	status := ready.Status()
+	require.False(t, status.Ready)
+	require.True(t, status.Starting)
+	ready.Started()
+	require.True(t, ready.Status().Ready)
+}
+
+// What alerts on a loop that stands must see one that never succeeded.
+func TestALoopThatHasNotSucceededShowsSinceWhen(t *testing.T) {
+	t.Parallel()
+	ready := &Readiness{}
+	before := time.Now()
+	ready.Loop("claim", time.Minute)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(ready)
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	require.Len(t, families, 1)
+	require.InDelta(t, before.Unix(), families[0].GetMetric()[0].GetGauge().GetValue(), 60)
 }
 
 func TestMetricNamesFollowTheConventions(t *testing.T) {

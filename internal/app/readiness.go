@@ -15,6 +15,7 @@ import (
 type Readiness struct {
 	mu       sync.Mutex
 	loops    []*heart
+	starting bool
 	stopping bool
 }
 
@@ -22,6 +23,7 @@ type Readiness struct {
 type heart struct {
 	name  string
 	stale time.Duration
+	begun time.Time
 	last  atomic.Pointer[time.Time]
 }
 
@@ -29,7 +31,7 @@ type heart struct {
 // whenever its last report is older than stale. It returns the function by which
 // the loop reports a success; that is cheap and safe for concurrent use.
 func (r *Readiness) Loop(name string, stale time.Duration) (succeeded func()) {
-	h := &heart{name: name, stale: stale}
+	h := &heart{name: name, stale: stale, begun: time.Now()}
 	r.mu.Lock()
 	r.loops = append(r.loops, h)
 	r.mu.Unlock()
@@ -37,6 +39,19 @@ func (r *Readiness) Loop(name string, stale time.Duration) (succeeded func()) {
 		now := time.Now()
 		h.last.Store(&now)
 	}
+}
+
+// Starting makes the process not ready until Started: it waits for what its loops need,
+// and may not even know yet which these are.
+func (r *Readiness) Starting() { r.setStarting(true) }
+
+// Started ends Starting: from here on the loops say how the process does.
+func (r *Readiness) Started() { r.setStarting(false) }
+
+func (r *Readiness) setStarting(is bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.starting = is
 }
 
 // Stopping makes the process not ready for good: it drains.
@@ -61,17 +76,20 @@ type LoopStatus struct {
 
 // Status is how the process does.
 type Status struct {
-	Ready    bool         `json:"ready"`
+	Ready bool `json:"ready"`
+	// Starting: it waits for what its loops need; its log says for what.
+	Starting bool         `json:"starting,omitempty"`
 	Stopping bool         `json:"stopping,omitempty"`
 	Loops    []LoopStatus `json:"loops"`
 }
 
-// Status returns how the process does now. A process without loops is ready.
+// Status returns how the process does now. A process that has started, and has no loops,
+// is ready.
 func (r *Readiness) Status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	s := Status{Ready: !r.stopping, Stopping: r.stopping, Loops: []LoopStatus{}}
+	s := Status{Ready: !r.starting && !r.stopping, Starting: r.starting, Stopping: r.stopping, Loops: []LoopStatus{}}
 	for _, h := range r.loops {
 		one := h.status(now)
 		s.Ready = s.Ready && one.Ready
@@ -97,7 +115,7 @@ func (h *heart) status(now time.Time) LoopStatus {
 }
 
 var lastSuccess = prometheus.NewDesc("duly_loop_last_success_timestamp_seconds",
-	"When each loop of the process last succeeded, in seconds since 1970.", []string{"loop"}, nil)
+	"When each loop of the process last succeeded, in seconds since 1970; of one that has not yet, when it was begun.", []string{"loop"}, nil)
 
 // Describe implements prometheus.Collector.
 func (r *Readiness) Describe(c chan<- *prometheus.Desc) { c <- lastSuccess }
@@ -107,8 +125,10 @@ func (r *Readiness) Collect(c chan<- prometheus.Metric) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, h := range r.loops {
-		if last := h.last.Load(); last != nil {
-			c <- prometheus.MustNewConstMetric(lastSuccess, prometheus.GaugeValue, float64(last.UnixMilli())/1000, h.name)
+		last := h.begun // so that one that never succeeds is seen to stand
+		if at := h.last.Load(); at != nil {
+			last = *at
 		}
+		c <- prometheus.MustNewConstMetric(lastSuccess, prometheus.GaugeValue, float64(last.UnixMilli())/1000, h.name)
 	}
 }

@@ -34,7 +34,7 @@ type Service struct {
 // teardownBound is what the kit's own parts have to stop.
 const teardownBound = 5 * time.Second
 
-// Serve runs a service: it starts the admin server (not ready yet), calls setup,
+// Serve runs a service: it starts the admin server (not ready before setup is), calls setup,
 // which acquires what the loops need, pushing each teardown, and adds the loops, then
 // runs these until ctx ends or one fails, and stops everything in reverse order,
 // whatever happened. ctx's end is the order to drain, not an error. The error holds
@@ -42,12 +42,14 @@ const teardownBound = 5 * time.Second
 func Serve(ctx context.Context, p *Process, admin AdminSettings, setup func(context.Context, *Service) error) (err error) {
 	s := &Service{Process: p, Log: p.Log, Registry: NewRegistry(p.Version), Readiness: &Readiness{}, Stack: NewStack(p.Log), Group: NewGroup(p.Log)}
 	defer func() { err = errors.Join(err, s.Stack.Stop(context.WithoutCancel(ctx))) }()
+	s.Readiness.Starting()
 	if err := s.start(ctx, admin); err != nil {
 		return err
 	}
 	if err := setup(ctx, s); err != nil {
 		return err
 	}
+	s.Readiness.Started()
 	p.Log.InfoContext(ctx, "running", "version", p.Version, "admin", s.Admin.Addr())
 	return s.run(ctx)
 }

@@ -26,6 +26,9 @@ func TestAServiceRunsUntilToldAndStopsInReverseOrder(t *testing.T) {
 	ctx, stop := context.WithCancelCause(t.Context())
 	var order []string
 	err := Serve(ctx, process(NewLogger(&log, slog.LevelInfo, true)), AdminSettings{AdminAddr: "127.0.0.1:0"}, func(_ context.Context, s *Service) error {
+		code, body := get(t, s.Admin, "/readyz")
+		require.Equal(t, http.StatusServiceUnavailable, code)
+		require.Contains(t, body, `"starting": true`, "whoever rolls it out waits until it has what its loops need")
 		s.Stack.Push("ledger", time.Second, func(context.Context) error { order = append(order, "ledger"); return nil })
 		s.Stack.Push("bus", time.Second, func(context.Context) error { order = append(order, "bus"); return nil })
 		succeeded := s.Readiness.Loop("claim", time.Hour)
