@@ -57,6 +57,16 @@ func newRunMetrics(r prometheus.Registerer) (*runMetrics, error) {
 	return m, nil
 }
 
+// known shows what alerts watch the increase of from the beginning: a counter that comes
+// into being with its first increase has none.
+func (m *runMetrics) known(names []string) {
+	m.failures.WithLabelValues("firing")
+	for _, name := range names {
+		m.occurrences.WithLabelValues(name, string(machine.OccurrenceMissed))
+		m.refused.WithLabelValues(name)
+	}
+}
+
 func (m *runMetrics) decided(schedule string, f machine.Firing, fired machine.Fired) {
 	add := func(outcome string, n int64) {
 		if n > 0 {

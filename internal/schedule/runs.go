@@ -86,6 +86,7 @@ func NewRuns(o RunOptions) (*Runs, error) {
 		r.byName[s.Name] = s
 		r.names = append(r.names, s.Name)
 	}
+	m.known(r.names)
 	return r, nil
 }
 

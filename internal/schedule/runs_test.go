@@ -5,11 +5,14 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"duly.dev/duly/internal/calendar"
@@ -283,6 +286,25 @@ func TestNothingFiresWhileTheClockIsNotSteady(t *testing.T) {
 		_, _, _, decided := r.seen()
 		require.Zero(t, decided)
 	})
+}
+
+// An alert on an increase sees no counter that comes into being with it.
+func TestWhatAlertsWatchIsThereBeforeItHappens(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	_, err := NewRuns(RunOptions{Ledger: newRuns(), Watch: &steady{}, Schedules: []Schedule{*minutely(t)}, Metrics: registry})
+	require.NoError(t, err)
+	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP duly_occurrences_total Occurrences of schedules, by what became of them: fired, late, skipped, missed, or taken where the period had a run.
+# TYPE duly_occurrences_total counter
+duly_occurrences_total{outcome="missed",schedule="minutely"} 0
+# HELP duly_run_failures_total Decisions, freezes and looks at runs that failed; they are made again.
+# TYPE duly_run_failures_total counter
+duly_run_failures_total{doing="firing"} 0
+# HELP duly_run_refused_total Rows of selections that became no member; each is kept with its reason.
+# TYPE duly_run_refused_total counter
+duly_run_refused_total{schedule="minutely"} 0
+`), "duly_occurrences_total", "duly_run_failures_total", "duly_run_refused_total"))
 }
 
 func TestFreezesRestLongerAndLonger(t *testing.T) {
