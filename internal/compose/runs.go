@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -51,15 +52,31 @@ func addRuns(ctx context.Context, s *app.Service, config *app.Config, ledger Run
 	}
 	s.Group.Add("runs", runs.Run)
 	s.Group.Add("selections", func(ctx context.Context) error {
-		for _, one := range config.Schedules() {
-			if err := trySelection(ctx, s, ledger, one); err != nil && ctx.Err() == nil {
-				app.Component(s.Log, "runs").ErrorContext(ctx, "no run of this schedule can be frozen until this is repaired", "schedule", one.Name, "error", err)
-			}
-		}
+		trySelections(ctx, s, config, ledger)
 		<-ctx.Done()
 		return ctx.Err()
 	})
 	return nil
+}
+
+// trySelections tries the selections, those of one source after the other: a source that
+// is away keeps nobody else's from being tried.
+func trySelections(ctx context.Context, s *app.Service, config *app.Config, ledger RunLedger) {
+	bySource := map[string][]app.Schedule{}
+	for _, one := range config.Schedules() {
+		bySource[one.Source] = append(bySource[one.Source], one)
+	}
+	var trying sync.WaitGroup
+	for _, schedules := range bySource {
+		trying.Go(func() {
+			for _, one := range schedules {
+				if err := trySelection(ctx, s, ledger, one); err != nil && ctx.Err() == nil {
+					app.Component(s.Log, "runs").ErrorContext(ctx, "no run of this schedule can be frozen until this is repaired", "schedule", one.Name, "error", err)
+				}
+			}
+		})
+	}
+	trying.Wait()
 }
 
 // connectBound is what connecting to a source may take.
@@ -115,7 +132,8 @@ func openSources(ctx context.Context, s *app.Service, config *app.Config, ledger
 }
 
 // trySelection is an error for a selection that the server does not understand, or that
-// lacks a column. A server that does not answer is waited for.
+// lacks a column, and for a server that refuses to be asked. One that does not answer is
+// waited for.
 func trySelection(ctx context.Context, s *app.Service, ledger RunLedger, one app.Schedule) error {
 	selection := machine.Selection{Query: one.Select, Source: one.Source}
 	if one.Source == app.SourceLedger {
@@ -127,7 +145,7 @@ func trySelection(ctx context.Context, s *app.Service, ledger RunLedger, one app
 			return app.Permanent(app.Exit(app.ExitUsage, fmt.Errorf("schedules.%s.select: %w", one.Name, err)))
 		}
 		if err != nil {
-			return err
+			return refused(err)
 		}
 		var missing []string
 		for _, name := range one.Columns() {
