@@ -223,23 +223,41 @@ func freezeRest(tries int) time.Duration {
 	return min(5*time.Minute, time.Second<<min(max(tries-1, 0), 10))
 }
 
-// finish notes which runs are over, and removes the members of those that are for long.
+// finish notes which runs are over, shows how all do, and removes what is kept no longer.
+// Each of them is done whatever becomes of the others: the figures are what alerts watch.
 func (r *Runs) finish(ctx context.Context) (time.Duration, error) {
 	n, err := r.options.Ledger.FinishRuns(ctx)
 	if n > 0 {
 		r.options.Log.InfoContext(ctx, "runs are over: no member is pending", "runs", n)
 	}
-	if err != nil {
-		return 0, err
-	}
-	if r.options.Retention > 0 {
-		if _, err := r.options.Ledger.RetireRun(ctx, r.options.Retention); err != nil {
-			return 0, err
-		}
-	}
-	figures, err := r.options.Ledger.RunFigures(ctx)
-	if err == nil {
+	figures, failed := r.options.Ledger.RunFigures(ctx)
+	if failed == nil {
 		r.metrics.show(r.names, figures)
 	}
-	return r.options.Tend, err
+	return r.options.Tend, errors.Join(err, failed, r.retire(ctx))
+}
+
+// retireAtOnce bounds the runs that are retired between two looks at their end.
+const retireAtOnce = 500
+
+// retire removes what is kept no longer. It goes by the ledger's clock, and does nothing
+// while that is not to be trusted.
+func (r *Runs) retire(ctx context.Context) error {
+	if r.options.Retention <= 0 {
+		return nil
+	}
+	steady, err := r.options.Watch.Steady(ctx)
+	if err != nil || !steady {
+		return err
+	}
+	for range retireAtOnce {
+		found, err := r.options.Ledger.RetireRun(ctx, r.options.Retention)
+		if err != nil {
+			return err
+		}
+		if !found {
+			break
+		}
+	}
+	return nil
 }

@@ -28,6 +28,9 @@ type runs struct {
 	without  []machine.Occurrence
 	frozen   []string
 	err      error // of the next freezes
+	old      int   // runs whose retention is over
+	retiring error
+	figures  int // how often they were asked for
 	deciding sync.Mutex
 	decided  int
 }
@@ -97,9 +100,24 @@ func (r *runs) FreezeNext(_ context.Context, _ []string, plan func(machine.Run) 
 	return nil, nil //nolint:nilnil // nothing is open
 }
 
-func (r *runs) FinishRuns(context.Context) (int, error)                  { return 0, nil }
-func (r *runs) RetireRun(context.Context, time.Duration) (bool, error)   { return false, nil }
-func (r *runs) RunFigures(context.Context) ([]machine.RunFigures, error) { return nil, nil }
+func (r *runs) FinishRuns(context.Context) (int, error) { return 0, nil }
+
+func (r *runs) RetireRun(context.Context, time.Duration) (bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.retiring != nil || r.old == 0 {
+		return false, r.retiring
+	}
+	r.old--
+	return true, nil
+}
+
+func (r *runs) RunFigures(context.Context) ([]machine.RunFigures, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.figures++
+	return nil, nil
+}
 
 // seen returns copies of what there is so far.
 func (r *runs) seen() (opened map[string]machine.Run, frozen []string, without []machine.Occurrence, decided int) {
@@ -122,7 +140,7 @@ func (r *runs) start(t *testing.T, watch Watch, schedules ...*Schedule) (stop fu
 	for _, s := range schedules {
 		all = append(all, *s)
 	}
-	loops, err := NewRuns(RunOptions{Ledger: r, Watch: watch, Schedules: all})
+	loops, err := NewRuns(RunOptions{Ledger: r, Watch: watch, Schedules: all, Retention: time.Hour})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -305,6 +323,48 @@ duly_run_failures_total{doing="firing"} 0
 # TYPE duly_run_refused_total counter
 duly_run_refused_total{schedule="minutely"} 0
 `), "duly_occurrences_total", "duly_run_failures_total", "duly_run_refused_total"))
+}
+
+// More runs end in a day than there are looks at their end.
+func TestRunsAreRetiredAsFastAsTheyEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRuns()
+		r.old = 1700
+		defer r.start(t, &steady{}, minutely(t))()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		r.change(func() { require.Zero(t, r.old) })
+	})
+}
+
+// What is removed for good is not removed by a clock that may be wrong.
+func TestNothingIsRetiredWhileTheClockIsNotSteady(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRuns()
+		r.old = 1
+		defer r.start(t, &steady{not: true}, minutely(t))()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		r.change(func() {
+			require.Equal(t, 1, r.old)
+			require.Positive(t, r.figures)
+		})
+	})
+}
+
+// Alerts watch the figures of runs: what else fails does not freeze them.
+func TestFiguresAreShownAlthoughRetiringFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRuns()
+		r.retiring = errors.New("no")
+		defer r.start(t, &steady{}, minutely(t))()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		r.change(func() { require.Greater(t, r.figures, 5) })
+	})
 }
 
 func TestFreezesRestLongerAndLonger(t *testing.T) {
