@@ -174,6 +174,22 @@ func (l *Ledger) RetireRun(ctx context.Context, retention time.Duration) (bool, 
 	return found && err == nil, err
 }
 
+// retiredOccurrences bounds how many occurrences of a schedule are removed at once.
+const retiredOccurrences = 1000
+
+// RetireOccurrences removes what became of occurrences that came, and were recorded, longer
+// ago than retention, some of each schedule, and returns how many. The runs that they made
+// stay: a period is taken for good.
+func (l *Ledger) RetireOccurrences(ctx context.Context, retention time.Duration) (int, error) {
+	var n int
+	err := l.inTx(ctx, "removing old occurrences", func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, stmt("occurrences_retired"), retention, retiredOccurrences)
+		n = int(tag.RowsAffected())
+		return err
+	})
+	return n, err
+}
+
 // endedPage is how many members one statement of FinishRuns looks at.
 const endedPage = 10_000
 

@@ -168,6 +168,15 @@ FROM duly.run WHERE finished_at IS NULL GROUP BY schedule
 SELECT at, outcome, coalesce(why, ''), count, last, coalesce(period, ''), coalesce(run, 0), recorded_at
 FROM duly.occurrence WHERE schedule = $1 ORDER BY at DESC LIMIT $2
 
--- name: schedules_known
--- What the ledger knows of schedules. No locks.
-SELECT name, since FROM duly.schedule ORDER BY name
+-- name: occurrences_retired
+-- $1 how long occurrences are kept, $2 the most of each schedule. Removes those, the oldest
+-- first, that came and were recorded longer ago than that. Waits for nobody. Walks the
+-- primary key.
+DELETE FROM duly.occurrence o USING (
+    SELECT old.* FROM duly.schedule s CROSS JOIN LATERAL (
+        SELECT schedule, at, outcome FROM duly.occurrence
+        WHERE schedule = s.name AND at < clock_timestamp() - $1::interval
+          AND last < clock_timestamp() - $1::interval AND recorded_at < clock_timestamp() - $1::interval
+        ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED) old
+) t
+WHERE o.schedule = t.schedule AND o.at = t.at AND o.outcome = t.outcome

@@ -557,6 +557,38 @@ func TestMembersLeaveAfterTheirRetentionAndTheirCountsStay(t *testing.T) {
 	require.Equal(t, got.Expected(), b.counts(run.ID).All(), "the equation holds for good")
 }
 
+// What became of occurrences leaves too; a period stays taken.
+func TestOccurrencesLeaveAfterTheirRetention(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.fire(b.Ledger, "2026-W42")
+	_, _, err := b.Fire(t.Context(), digest, kind, time.Hour, func(m machine.Moment) machine.Firing {
+		return machine.Firing{Without: []machine.Occurrence{
+			{At: m.Now.Add(-24 * time.Hour), Outcome: machine.OccurrenceSkipped, Why: "of yesterday"},
+			{At: m.Now.Add(-90 * 24 * time.Hour), Last: m.Now.Add(-24 * time.Hour), Count: 89, Outcome: machine.OccurrenceMissed, Why: "until yesterday"},
+			{At: m.Now.Add(-80 * 24 * time.Hour), Outcome: machine.OccurrenceSkipped, Why: "old"},
+		}, Through: m.Now}
+	})
+	require.NoError(t, err)
+	retire := func() int {
+		n, err := b.RetireOccurrences(t.Context(), 30*24*time.Hour)
+		require.NoError(t, err)
+		return n
+	}
+	require.Zero(t, retire(), "all are recorded just now")
+	b.exec(`UPDATE duly.occurrence SET recorded_at = recorded_at - interval '31 d'`)
+	b.exec(`UPDATE duly.occurrence SET at = clock_timestamp() - interval '80 d', last = clock_timestamp() - interval '80 d' WHERE outcome = 'fired'`)
+	require.Equal(t, 2, retire())
+	require.Zero(t, retire())
+	all, err := b.Occurrences(t.Context(), digest, 10)
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+	for _, o := range all {
+		require.Contains(t, o.Why, "yesterday")
+	}
+	require.Zero(t, b.fire(b.Ledger, "2026-W42").ID)
+}
+
 // What a database says about a value may be a recipient's: it is kept nowhere.
 func TestG13ValuesOfASelectionAreNotRepeatedInItsErrors(t *testing.T) {
 	t.Parallel()

@@ -28,6 +28,8 @@ type RunLedger interface {
 	// RetireRun removes the members of one run that has been over for longer than retention,
 	// and keeps their counts.
 	RetireRun(ctx context.Context, retention time.Duration) (bool, error)
+	// RetireOccurrences removes some of what became of occurrences longer ago than retention.
+	RetireOccurrences(ctx context.Context, retention time.Duration) (int, error)
 	// RunFigures are what metrics show of runs that are not finished.
 	RunFigures(ctx context.Context) ([]machine.RunFigures, error)
 }
@@ -43,9 +45,11 @@ type RunOptions struct {
 	Rest time.Duration
 	// Look is how often open runs are looked for. Default 1 s.
 	Look time.Duration
-	// Tend is how often runs are looked at for their end. Default 10 s.
+	// Tend is how often runs are looked at for their end, and for the end of their retention.
+	// Default 10 s.
 	Tend time.Duration
-	// Retention is how long the members of a run are kept after its end; 0 keeps them.
+	// Retention is how long the members of a run are kept after its end, and what became of
+	// an occurrence; 0 keeps them.
 	Retention time.Duration
 	// Patience is the longest that one freeze may take. Default 30 min.
 	Patience time.Duration
@@ -58,7 +62,8 @@ type RunOptions struct {
 }
 
 // Runs are the loops that make runs of schedules: one decides about each schedule when
-// an occurrence comes, one freezes what was opened, one notes what is over.
+// an occurrence comes, one freezes what was opened, one notes what is over, one removes
+// what is kept no longer.
 type Runs struct {
 	options RunOptions
 	metrics *runMetrics
@@ -108,6 +113,9 @@ func (r *Runs) Run(ctx context.Context) error {
 		})
 	}
 	loops.Go(func() error { r.repeat(ctx, "finishing", r.finish); return nil })
+	if r.options.Retention > 0 {
+		loops.Go(func() error { r.repeat(ctx, "retiring", r.retire); return nil })
+	}
 	_ = loops.Wait() // none has an error
 	return ctx.Err()
 }
@@ -223,8 +231,8 @@ func freezeRest(tries int) time.Duration {
 	return min(5*time.Minute, time.Second<<min(max(tries-1, 0), 10))
 }
 
-// finish notes which runs are over, shows how all do, and removes what is kept no longer.
-// Each of them is done whatever becomes of the others: the figures are what alerts watch.
+// finish notes which runs are over, and shows how all do, which alerts watch: whatever
+// becomes of the first.
 func (r *Runs) finish(ctx context.Context) (time.Duration, error) {
 	n, err := r.options.Ledger.FinishRuns(ctx)
 	if n > 0 {
@@ -234,30 +242,21 @@ func (r *Runs) finish(ctx context.Context) (time.Duration, error) {
 	if failed == nil {
 		r.metrics.show(r.names, figures)
 	}
-	return r.options.Tend, errors.Join(err, failed, r.retire(ctx))
+	return r.options.Tend, errors.Join(err, failed)
 }
 
-// retireAtOnce bounds the runs that are retired between two looks at their end.
-const retireAtOnce = 500
-
-// retire removes what is kept no longer. It goes by the ledger's clock, and does nothing
-// while that is not to be trusted.
-func (r *Runs) retire(ctx context.Context) error {
-	if r.options.Retention <= 0 {
-		return nil
-	}
+// retire removes what is kept no longer, one run after the other, and then occurrences. It
+// goes by the ledger's clock, and does nothing while that is not to be trusted.
+func (r *Runs) retire(ctx context.Context) (time.Duration, error) {
 	steady, err := r.options.Watch.Steady(ctx)
 	if err != nil || !steady {
-		return err
+		return r.options.Tend, err
 	}
-	for range retireAtOnce {
-		found, err := r.options.Ledger.RetireRun(ctx, r.options.Retention)
-		if err != nil {
-			return err
-		}
-		if !found {
-			break
-		}
+	if found, err := r.options.Ledger.RetireRun(ctx, r.options.Retention); err != nil || found {
+		return 0, err // perhaps there are more
 	}
-	return nil
+	if n, err := r.options.Ledger.RetireOccurrences(ctx, r.options.Retention); err != nil || n > 0 {
+		return 0, err
+	}
+	return r.options.Tend, nil
 }

@@ -31,6 +31,7 @@ type runs struct {
 	old      int   // runs whose retention is over
 	retiring error
 	figures  int // how often they were asked for
+	cleared  int // how often old occurrences were removed
 	deciding sync.Mutex
 	decided  int
 }
@@ -110,6 +111,13 @@ func (r *runs) RetireRun(context.Context, time.Duration) (bool, error) {
 	}
 	r.old--
 	return true, nil
+}
+
+func (r *runs) RetireOccurrences(context.Context, time.Duration) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cleared++
+	return 0, nil
 }
 
 func (r *runs) RunFigures(context.Context) ([]machine.RunFigures, error) {
@@ -334,7 +342,10 @@ func TestRunsAreRetiredAsFastAsTheyEnd(t *testing.T) {
 		defer r.start(t, &steady{}, minutely(t))()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		r.change(func() { require.Zero(t, r.old) })
+		r.change(func() {
+			require.Zero(t, r.old)
+			require.Positive(t, r.cleared)
+		})
 	})
 }
 
@@ -349,6 +360,7 @@ func TestNothingIsRetiredWhileTheClockIsNotSteady(t *testing.T) {
 		synctest.Wait()
 		r.change(func() {
 			require.Equal(t, 1, r.old)
+			require.Zero(t, r.cleared)
 			require.Positive(t, r.figures)
 		})
 	})
