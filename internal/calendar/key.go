@@ -28,8 +28,8 @@ var column = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
 
 func validColumn(name string) bool { return column.MatchString(name) }
 
-// ErrMissingColumn is what Expand's error matches where the selection lacks a column.
-var ErrMissingColumn = errors.New("the selection has no such column")
+// ErrNoValue is what Expand's error matches where a column has no value.
+var ErrNoValue = errors.New("it is null in this row (or no column of the selection any more)")
 
 // ParseKeyTemplate reads a template. It must name the period, so that the jobs of two
 // runs never share a key, and what it names besides must be able to be columns. All that
@@ -97,7 +97,7 @@ func (t KeyTemplate) Expand(period string, value func(column string) (string, bo
 		default:
 			v, ok := value(p.column)
 			if !ok {
-				return "", fmt.Errorf("key part %s: %w", p.column, ErrMissingColumn)
+				return "", fmt.Errorf("column %s: %w", p.column, ErrNoValue)
 			}
 			key.WriteString(v)
 		}

@@ -19,8 +19,8 @@ func TestKeysNameThePeriodAndColumns(t *testing.T) {
 	require.Equal(t, "digest:2026-W42:1842/1842-{period}", key, "values are not read again")
 	delete(row, "contract_2")
 	_, err = template.Expand("2026-W42", value)
-	require.ErrorIs(t, err, ErrMissingColumn)
-	require.ErrorContains(t, err, "contract_2")
+	require.ErrorIs(t, err, ErrNoValue)
+	require.ErrorContains(t, err, "column contract_2: it is null in this row")
 
 	single, err := ParseKeyTemplate("{period}")
 	require.NoError(t, err)
