@@ -147,10 +147,18 @@ func (s *Schedule) decide(m machine.Moment) (machine.Firing, calendar.Decision) 
 	if n := d.Missed.Count; n > 0 {
 		f.Without = append(f.Without, machine.Occurrence{
 			At: d.Missed.First, Last: d.Missed.Last, Count: int64(n), Outcome: machine.OccurrenceMissed,
-			Why: "no scheduler fired it within its window, and catch-up does not",
+			Why: s.missed(m),
 		})
 	}
 	return f, d
+}
+
+// missed says in words why nobody fired occurrences in time.
+func (s *Schedule) missed(m machine.Moment) string {
+	if m.Running && s.When.WhileRunning() == calendar.RunWait {
+		return "the run before it was not over within its window, and catch-up does not fire it"
+	}
+	return "no scheduler fired it within its window, and catch-up does not"
 }
 
 // skipped says in words why an occurrence does not fire.

@@ -144,6 +144,21 @@ func TestDeadlinesCountFromADateOfTheRow(t *testing.T) {
 	}
 }
 
+// What was missed says whose fault it is: nobody was there, or somebody was and waited.
+func TestWhatWasMissedSaysWhatItWaitedFor(t *testing.T) {
+	t.Parallel()
+	s := minutely(t, func(spec *calendar.Spec) { spec.WhileRunning, spec.CatchUp = calendar.RunWait, calendar.CatchUpNone })
+	now := october.Add(5 * time.Minute)
+	why := func(running bool) string {
+		f, _ := s.decide(machine.Moment{Since: october, Now: now, Running: running})
+		require.NotEmpty(t, f.Without)
+		require.Equal(t, machine.OccurrenceMissed, f.Without[0].Outcome)
+		return f.Without[0].Why
+	}
+	require.Contains(t, why(true), "the run before it was not over")
+	require.Contains(t, why(false), "no scheduler")
+}
+
 func TestPersonAsksForTheRunOfAPeriod(t *testing.T) {
 	t.Parallel()
 	s := digest(t)
