@@ -215,11 +215,11 @@ func (c *schedulesCommand) Run(ctx context.Context, p *app.Process, s *shared) e
 	}
 	rows := make([][]string, len(all))
 	for i, o := range all {
-		count, last := "", ""
+		count, last, period := "", "", o.Period
 		if o.Count > 1 {
-			count, last = strconv.FormatInt(o.Count, 10), at(o.Last)
+			count, last, period = strconv.FormatInt(o.Count, 10), at(o.Last), o.Period+" to "+o.LastPeriod
 		}
-		rows[i] = []string{at(o.At), last, count, string(o.Outcome), o.Period, o.Why, at(o.Recorded)}
+		rows[i] = []string{at(o.At), last, count, string(o.Outcome), period, o.Why, at(o.Recorded)}
 	}
 	return table(p.Stdout, []string{"OCCURRENCE", "UNTIL", "COUNT", "OUTCOME", "PERIOD", "WHY", "RECORDED"}, rows)
 }

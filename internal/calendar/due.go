@@ -13,19 +13,19 @@ type Firing struct {
 	Late bool
 }
 
-// Missed are occurrences that nobody fired in time and nobody will. There may be
-// hundreds of thousands after a year, so that they are counted and not listed.
-type Missed struct {
+// Span are occurrences of one fate. There may be hundreds of thousands after a year, so
+// that they are counted and not listed. The zero Span is none.
+type Span struct {
 	Count       int
-	First, Last time.Time // zero where there are none
+	First, Last Occurrence
 }
 
 // Decision says what is to be done with a schedule at an instant.
 type Decision struct {
 	// Fire are the occurrences to fire, in order.
 	Fire []Firing
-	// Missed are those that catch-up does not fire.
-	Missed Missed
+	// Missed are those that nobody fired in time, and that catch-up does not fire.
+	Missed Span
 	// Skipped are those that do not fire by the schedule's own rules, each with its
 	// reason: of all SkippedCount those of the last week, and at most MaxCatchUp.
 	Skipped      []Occurrence
@@ -123,9 +123,9 @@ func (s *Schedule) overdue(since, fresh time.Time, d *Decision) {
 		if len(late) > 0 {
 			before = late[0].At.Add(-time.Nanosecond)
 		}
-		d.Missed.First = first.At
+		d.Missed.First = first
 		for _, last := range s.newest(1, since, before, fires) {
-			d.Missed.Last = last.At
+			d.Missed.Last = last
 		}
 	}
 }

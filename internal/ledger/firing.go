@@ -101,7 +101,7 @@ func putOccurrence(ctx context.Context, tx pgx.Tx, schedule string, o machine.Oc
 	if o.Last.IsZero() {
 		o.Last = o.At
 	}
-	_, err := tx.Exec(ctx, stmt("occurrence_put"), schedule, o.At, o.Outcome, orNull(o.Why), o.Count, o.Last, orNull(o.Period), orNone(o.Run))
+	_, err := tx.Exec(ctx, stmt("occurrence_put"), schedule, o.At, o.Outcome, orNull(o.Why), o.Count, o.Last, orNull(o.Period), orNull(o.LastPeriod), orNone(o.Run))
 	if err != nil {
 		return fmt.Errorf("recording the occurrence of schedule %s at %s: %w", schedule, o.At.Format(time.RFC3339), err)
 	}

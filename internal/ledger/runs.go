@@ -143,7 +143,7 @@ func (l *Ledger) Occurrences(ctx context.Context, schedule string, limit int) ([
 	}
 	all, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (machine.Occurrence, error) {
 		o := machine.Occurrence{Schedule: schedule}
-		return o, r.Scan(&o.At, &o.Outcome, &o.Why, &o.Count, &o.Last, &o.Period, &o.Run, &o.Recorded)
+		return o, r.Scan(&o.At, &o.Outcome, &o.Why, &o.Count, &o.Last, &o.Period, &o.LastPeriod, &o.Run, &o.Recorded)
 	})
 	return all, wrapped(err, "reading the occurrences of schedule "+schedule)
 }

@@ -24,9 +24,9 @@ RETURNING id
 
 -- name: occurrence_put
 -- $1 schedule, $2 instant, $3 outcome, $4 why, $5 count, $6 instant of the last, $7 period,
--- $8 run. Keeps what was recorded first.
-INSERT INTO duly.occurrence (schedule, at, outcome, why, count, last, period, run)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+-- $8 that of the last of many, $9 run. Keeps what was recorded first.
+INSERT INTO duly.occurrence (schedule, at, outcome, why, count, last, period, last_period, run)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 ON CONFLICT DO NOTHING
 
 -- name: run_lock
@@ -165,7 +165,7 @@ FROM duly.run WHERE finished_at IS NULL GROUP BY schedule
 
 -- name: occurrences
 -- $1 schedule, $2 most. The newest occurrences. No locks.
-SELECT at, outcome, coalesce(why, ''), count, last, coalesce(period, ''), coalesce(run, 0), recorded_at
+SELECT at, outcome, coalesce(why, ''), count, last, coalesce(period, ''), coalesce(last_period, ''), coalesce(run, 0), recorded_at
 FROM duly.occurrence WHERE schedule = $1 ORDER BY at DESC LIMIT $2
 
 -- name: occurrences_retired

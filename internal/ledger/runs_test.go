@@ -314,7 +314,7 @@ func TestARunThatWasStartedAheadHoldsUpNothingBeforeIt(t *testing.T) {
 func TestOccurrencesWithoutARunAreRecordedWithTheirReason(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	missed := machine.Occurrence{At: occurrence, Last: occurrence.Add(100 * time.Minute), Count: 101, Outcome: machine.OccurrenceMissed, Why: "nobody was there"}
+	missed := machine.Occurrence{At: occurrence, Last: occurrence.Add(100 * time.Minute), Count: 101, Outcome: machine.OccurrenceMissed, Why: "nobody was there", Period: "first", LastPeriod: "last"}
 	_, _, err := b.Fire(t.Context(), digest, kind, time.Hour, func(m machine.Moment) machine.Firing {
 		return machine.Firing{Without: []machine.Occurrence{missed, {At: occurrence.Add(-time.Hour), Outcome: machine.OccurrenceSkipped, Why: "the clocks leave it out"}}, Through: m.Now}
 	})
@@ -324,6 +324,7 @@ func TestOccurrencesWithoutARunAreRecordedWithTheirReason(t *testing.T) {
 	require.Len(t, all, 2)
 	require.Equal(t, []any{int64(101), machine.OccurrenceMissed, "nobody was there"}, []any{all[0].Count, all[0].Outcome, all[0].Why})
 	require.True(t, missed.Last.Equal(all[0].Last))
+	require.Equal(t, []string{"first", "last"}, []string{all[0].Period, all[0].LastPeriod})
 	require.Equal(t, machine.OccurrenceSkipped, all[1].Outcome)
 }
 

@@ -108,20 +108,22 @@ const (
 	OccurrenceMissed  OccurrenceOutcome = "missed"
 )
 
-// Occurrence is what the ledger keeps of one occurrence, or of many that were missed in
-// a row.
+// Occurrence is what the ledger keeps of one occurrence, or of many in a row that were
+// missed or skipped.
 type Occurrence struct {
 	Schedule string            `json:"schedule"`
 	At       time.Time         `json:"at"`
 	Outcome  OccurrenceOutcome `json:"outcome"`
 	// Why is its reason, in words; empty where it fired in time.
 	Why string `json:"why,omitempty"`
-	// Count is 1, or how many were missed from At until Last.
+	// Count is 1, or how many there were from At until Last.
 	Count int64     `json:"count"`
 	Last  time.Time `json:"last"`
-	// Period and Run are of one that fired.
-	Period string `json:"period,omitempty"`
-	Run    int64  `json:"run,omitempty"`
+	// Period is what it is called, the first of many; LastPeriod the last of many.
+	Period     string `json:"period,omitempty"`
+	LastPeriod string `json:"last_period,omitempty"`
+	// Run is the run of one that fired.
+	Run int64 `json:"run,omitempty"`
 	// Recorded is when this was decided.
 	Recorded time.Time `json:"recorded"`
 }

@@ -142,15 +142,24 @@ func (s *Schedule) decide(m machine.Moment) (machine.Firing, calendar.Decision) 
 		f.Open = append(f.Open, s.opening(o.Occurrence, cause, "scheduler"))
 	}
 	for _, o := range d.Skipped {
-		f.Without = append(f.Without, machine.Occurrence{At: o.At, Outcome: machine.OccurrenceSkipped, Why: skipped(o)})
+		f.Without = append(f.Without, machine.Occurrence{At: o.At, Outcome: machine.OccurrenceSkipped, Why: skipped(o), Period: s.When.PeriodOf(o)})
 	}
-	if n := d.Missed.Count; n > 0 {
-		f.Without = append(f.Without, machine.Occurrence{
-			At: d.Missed.First, Last: d.Missed.Last, Count: int64(n), Outcome: machine.OccurrenceMissed,
-			Why: s.missed(m),
-		})
+	if d.Missed.Count > 0 {
+		f.Without = append(f.Without, s.span(d.Missed, machine.OccurrenceMissed, s.missed(m)))
 	}
 	return f, d
+}
+
+// span is what is recorded of occurrences of one fate: one row, with the periods by which a
+// person may ask for the runs of the first and the last.
+func (s *Schedule) span(all calendar.Span, outcome machine.OccurrenceOutcome, why string) machine.Occurrence {
+	o := machine.Occurrence{
+		At: all.First.At, Last: all.Last.At, Count: int64(all.Count), Outcome: outcome, Why: why, Period: s.When.PeriodOf(all.First),
+	}
+	if all.Count > 1 {
+		o.LastPeriod = s.When.PeriodOf(all.Last)
+	}
+	return o
 }
 
 // missed says in words why nobody fired occurrences in time.

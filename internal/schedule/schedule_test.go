@@ -159,6 +159,21 @@ func TestWhatWasMissedSaysWhatItWaitedFor(t *testing.T) {
 	require.Contains(t, why(false), "no scheduler")
 }
 
+// What was missed or skipped names the periods by which its runs can be asked for.
+func TestOccurrencesWithoutARunNameTheirPeriods(t *testing.T) {
+	t.Parallel()
+	s := digest(t, func(spec *calendar.Spec) { spec.CatchUp, spec.WhileRunning = calendar.CatchUpNone, calendar.RunSkip })
+	f, _ := s.decide(machine.Moment{Since: october, Now: october.AddDate(0, 0, 20)})
+	require.Len(t, f.Without, 1)
+	require.Equal(t, []any{int64(3), "2026-W42", "2026-W44"}, []any{f.Without[0].Count, f.Without[0].Period, f.Without[0].LastPeriod})
+	_, err := s.Opening(f.Without[0].Period, "alice", october)
+	require.NoError(t, err)
+	monday := time.Date(2026, 10, 11, 19, 0, 0, 0, time.UTC)
+	f, _ = s.decide(machine.Moment{Since: october, Now: monday, Running: true})
+	require.Len(t, f.Without, 1)
+	require.Equal(t, []any{machine.OccurrenceSkipped, "2026-W42", ""}, []any{f.Without[0].Outcome, f.Without[0].Period, f.Without[0].LastPeriod})
+}
+
 func TestPersonAsksForTheRunOfAPeriod(t *testing.T) {
 	t.Parallel()
 	s := digest(t)
