@@ -123,7 +123,7 @@ func (c *runsShowCommand) print(p *app.Process, v shownRun) error {
 		lines = append(lines, [2]string{"state", wait})
 	} else {
 		lines = append(lines,
-			[2]string{"frozen", fmt.Sprintf("%s, keys %s", at(v.Frozen), cut(v.Digest, 16))},
+			[2]string{"frozen", fmt.Sprintf("%s, keys %s, zone data %s", at(v.Frozen), cut(v.Digest, 16), orDash(v.ZoneData))},
 			[2]string{"selected", fmt.Sprintf("%d = %d refused + %d expected", v.Selected, v.Refused, v.Expected)},
 			[2]string{"expected", fmt.Sprintf("%d = %d delivered + %d quarantined + %d cancelled + %d unknown + %d pending", v.Expected,
 				v.Members[job.Delivered], v.Members[job.Quarantined], v.Members[job.Cancelled], v.Members[job.Unknown], v.Pending)},

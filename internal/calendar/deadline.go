@@ -48,7 +48,7 @@ type DeadlineRule struct {
 }
 
 // Deadline is a deadline with how it came about. It is resolved once, when the job is
-// made: a later release of the zone data changes nothing about it.
+// made, by the zone data of that moment (Release): a later one changes nothing about it.
 type Deadline struct {
 	// At is the instant, in UTC.
 	At time.Time
@@ -63,8 +63,6 @@ type Deadline struct {
 	// because of which it was, "" where it was not.
 	Named  Date
 	Closed string
-	// Release is the release of the zone data that was used.
-	Release string
 }
 
 // CompileDeadline checks the rule of a schedule's deadlines. business are the business
@@ -163,7 +161,7 @@ var ErrNoDate = errors.New("the date that the deadline counts from is missing")
 // Resolve makes one job's deadline. An error means that it has none, since its date is
 // missing (ErrNoDate) or nothing is open for over a year.
 func (d *DeadlineRule) Resolve(in DeadlineInput) (Deadline, error) {
-	out := Deadline{Zone: d.zone, Release: Release()}
+	out := Deadline{Zone: d.zone}
 	if d.recipient && in.Recipient != nil {
 		out.Zone = in.Recipient
 	}

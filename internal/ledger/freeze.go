@@ -136,7 +136,7 @@ func (f *freezer) all(ctx context.Context) error {
 			break
 		}
 	}
-	_, err = f.tx.Exec(ctx, stmt("run_frozen"), f.run.ID, f.selected, f.refused, f.linked, f.digest.Sum(nil))
+	_, err = f.tx.Exec(ctx, stmt("run_frozen"), f.run.ID, f.selected, f.refused, f.linked, f.digest.Sum(nil), orNull(f.selection.ZoneData))
 	return err
 }
 

@@ -32,6 +32,7 @@ type storedRun struct {
 	Selected, Refused *int64
 	Linked            *int64
 	Digest            []byte
+	ZoneData          *string
 	Finished          *time.Time
 }
 
@@ -41,7 +42,7 @@ func (s storedRun) run(kind string) machine.Run {
 		At: s.At.UTC(), Local: s.Local, Zone: s.Zone, Cause: machine.RunCause(s.Cause), Actor: s.Actor, Created: s.Created.UTC(),
 		State: machine.RunState(s.State), Tries: s.Tries, Error: value(s.Error), Next: s.Next.UTC(),
 		Frozen: value(s.Frozen).UTC(), Selected: value(s.Selected), Refused: value(s.Refused), Linked: value(s.Linked),
-		Digest: hex.EncodeToString(s.Digest), Finished: value(s.Finished).UTC(),
+		Digest: hex.EncodeToString(s.Digest), ZoneData: value(s.ZoneData), Finished: value(s.Finished).UTC(),
 	}
 }
 

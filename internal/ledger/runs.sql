@@ -39,7 +39,7 @@ ORDER BY next_at, id LIMIT 1 FOR UPDATE SKIP LOCKED
 -- name: runs_by_id
 -- $1 ids. Runs. No locks.
 SELECT r.id, r.schedule, r.period, r.kind, r.at, r.local, r.zone, r.cause, r.actor, r.created_at, r.state, r.tries, r.error, r.next_at,
-       r.frozen_at, r.selected, r.refused, r.linked, r.digest, r.finished_at
+       r.frozen_at, r.selected, r.refused, r.linked, r.digest, r.zone_data, r.finished_at
 FROM duly.run r WHERE r.id = ANY ($1) ORDER BY r.id
 
 -- name: runs_list
@@ -74,8 +74,10 @@ SELECT $1, t.row, nullif(t.key, ''), nullif(t.subject, ''), t.field, t.rule, nul
 FROM unnest($2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[]) AS t (row, key, subject, field, rule, more)
 
 -- name: run_frozen
--- $1 run, $2 selected, $3 refused, $4 linked, $5 digest. The row is locked.
-UPDATE duly.run SET state = 'frozen', frozen_at = clock_timestamp(), selected = $2, refused = $3, linked = $4, digest = $5, error = NULL
+-- $1 run, $2 selected, $3 refused, $4 linked, $5 digest, $6 release of the zone data. The
+-- row is locked.
+UPDATE duly.run
+SET state = 'frozen', frozen_at = clock_timestamp(), selected = $2, refused = $3, linked = $4, digest = $5, zone_data = $6, error = NULL
 WHERE id = $1
 
 -- name: run_failed

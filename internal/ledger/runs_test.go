@@ -106,9 +106,14 @@ func TestG10RunCountsEveryMemberOnce(t *testing.T) {
 	b.customers(10)
 	b.exec(`UPDATE customer SET mail = NULL WHERE id = 4`)
 	require.NotZero(t, b.fire(b.Ledger, "2026-W42").ID)
-	run, err := b.freeze(b.Ledger, selecting(allCustomers))
+	run, err := b.freeze(b.Ledger, func(r machine.Run) (machine.Selection, error) {
+		s, err := selecting(allCustomers)(r)
+		s.ZoneData = "2026f"
+		return s, err
+	})
 	require.NoError(t, err)
 	require.Equal(t, machine.RunFrozen, run.State)
+	require.Equal(t, "2026f", run.ZoneData, "by which its deadlines were resolved")
 	require.Equal(t, []int64{10, 1, 9, 0}, []int64{run.Selected, run.Refused, run.Expected(), run.Linked})
 	require.Len(t, run.Digest, 64)
 	require.Equal(t, machine.RunCounts{job.Ready: 9}, b.counts(run.ID))

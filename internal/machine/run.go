@@ -60,6 +60,9 @@ type Run struct {
 	Linked   int64     `json:"linked"`
 	// Digest is the SHA-256 of the members' key hashes in the order of the selection, in hex.
 	Digest string `json:"digest,omitempty"`
+	// ZoneData is the release of the zone data by which the due times and deadlines of its
+	// jobs were resolved, when it was frozen.
+	ZoneData string `json:"zone_data,omitempty"`
 	// Finished is when no member was pending any more, the first time.
 	Finished time.Time `json:"finished,omitzero"`
 }
@@ -186,6 +189,8 @@ type Selection struct {
 	// Recipient makes a request of each row, or says why it is none. The requests are of
 	// the run's kind, and valid.
 	Recipient func(Columns) Recipient
+	// ZoneData is the release of the zone data by which Recipient resolves wall times.
+	ZoneData string
 	// Progress is called after each batch with the rows read so far. Optional.
 	Progress func(rows int64)
 }

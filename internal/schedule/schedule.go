@@ -55,7 +55,7 @@ func (s *Schedule) selection(r machine.Run) (machine.Selection, error) {
 	}
 	o := calendar.Occurrence{At: r.At, Wall: wall, Named: wall.Date()}
 	return machine.Selection{
-		Query: s.Query, Source: s.Source,
+		Query: s.Query, Source: s.Source, ZoneData: calendar.Release(),
 		Recipient: func(row machine.Columns) machine.Recipient { return s.recipient(r.Period, o, row) },
 	}, nil
 }

@@ -46,6 +46,7 @@ func recipients(t *testing.T, s *Schedule, r machine.Run) func(map[string]string
 	t.Helper()
 	selection, err := s.selection(r)
 	require.NoError(t, err)
+	require.Equal(t, calendar.Release(), selection.ZoneData)
 	return func(columns map[string]string) machine.Recipient { return selection.Recipient(row(columns)) }
 }
 
