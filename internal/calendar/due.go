@@ -27,9 +27,9 @@ type Decision struct {
 	// Missed are those that nobody fired in time, and that catch-up does not fire.
 	Missed Span
 	// Skipped are those that do not fire by the schedule's own rules, each with its
-	// reason: of all SkippedCount those of the last week, and at most MaxCatchUp.
-	Skipped      []Occurrence
-	SkippedCount int
+	// reason: those of the last week, and at most MaxCatchUp. SkippedBefore are the others.
+	Skipped       []Occurrence
+	SkippedBefore Span
 	// Waiting reports that an occurrence waits for the run before it to end.
 	Waiting bool
 	// Through is the instant up to which everything is decided; it is what the next
@@ -70,7 +70,7 @@ func (s *Schedule) Decide(since, now time.Time, running bool) Decision {
 	s.overdue(since, fresh, &d)
 	behind := s.behind(running, &d)
 	s.skipped(since, &d)
-	d.Skipped, d.SkippedCount = append(d.Skipped, behind...), d.SkippedCount+len(behind)
+	d.Skipped = append(d.Skipped, behind...)
 	slices.SortStableFunc(d.Skipped, func(a, b Occurrence) int { return a.At.Compare(b.At) })
 	ahead := d.Through
 	if d.Waiting {
@@ -132,16 +132,55 @@ func (s *Schedule) overdue(since, fresh time.Time, d *Decision) {
 
 func fires(o Occurrence) bool { return o.Skip == "" }
 
-// skipped lists what the schedule itself leaves out.
+// skipped lists what the schedule itself leaves out, and counts what is older, or too much.
 func (s *Schedule) skipped(since time.Time, d *Decision) {
-	_, d.SkippedCount = s.count(since, d.Through)
-	if d.SkippedCount == 0 {
+	_, all := s.count(since, d.Through)
+	if all == 0 {
 		return
 	}
+	listed := since
 	if week := d.Through.Add(-7 * dayDuration); week.After(since) {
-		since = week
+		listed = week
 	}
-	d.Skipped = s.newest(min(d.SkippedCount, MaxCatchUp), since, d.Through, func(o Occurrence) bool { return !fires(o) })
+	d.Skipped = s.newest(min(all, MaxCatchUp), listed, d.Through, skips)
+	if len(d.Skipped) > 0 {
+		listed = d.Skipped[0].At.Add(-time.Nanosecond)
+	}
+	if n := all - len(d.Skipped); n > 0 {
+		first, last := s.leftOut(since, listed)
+		if first.At.IsZero() { // all are at the instant of the first that is listed
+			first, last = d.Skipped[0], d.Skipped[0]
+		}
+		d.SkippedBefore = Span{Count: n, First: first, Last: last}
+	}
+}
+
+func skips(o Occurrence) bool { return o.Skip != "" }
+
+// leftOut are the first and the last in (after, until] that do not fire. Its work grows
+// with the days, as count's: only those of two days are made.
+func (s *Schedule) leftOut(after, until time.Time) (first, last Occurrence) {
+	narrow := func(begin bool) []Occurrence {
+		from, to := after, until
+		for to.Sub(from) > dayDuration {
+			middle := from.Add(to.Sub(from) / 2)
+			_, early := s.count(from, middle)
+			_, late := s.count(middle, to)
+			if early > 0 && (begin || late == 0) {
+				to = middle
+			} else {
+				from = middle
+			}
+		}
+		return slices.DeleteFunc(s.between(from, to), fires)
+	}
+	if all := narrow(true); len(all) > 0 {
+		first = all[0]
+	}
+	if all := narrow(false); len(all) > 0 {
+		last = all[len(all)-1]
+	}
+	return first, last
 }
 
 // behind applies the policy of runs that are not over: only the first fires, and only if

@@ -21,8 +21,8 @@ func said(d Decision) string {
 		text += " "
 	}
 	text += fmt.Sprintf("missed %d", d.Missed.Count)
-	if d.SkippedCount > 0 {
-		text += fmt.Sprintf(" skipped %d", d.SkippedCount)
+	if n := d.SkippedBefore.Count + len(d.Skipped); n > 0 {
+		text += fmt.Sprintf(" skipped %d", n)
 	}
 	if d.Waiting {
 		text += " waiting"
@@ -94,6 +94,9 @@ func TestC12SchedulingResumesAfterAnyNumberOfMissedStarts(t *testing.T) {
 	require.Equal(t, "06-01T09:00! missed 260 skipped 104", said(d))
 	require.Len(t, d.Skipped, 2)
 	require.Equal(t, SkipDay, d.Skipped[0].Skip)
+	require.Equal(t, "102: 2025-06-07T09:00:00Z to 2026-05-24T09:00:00Z", spanned(d.SkippedBefore), "the others in one")
+	d = s.Decide(instant(t, "2026-05-30T12:00:00Z"), instant(t, "2026-06-12T12:00:00Z"), false)
+	require.Equal(t, "1: 2026-05-31T09:00:00Z to 2026-05-31T09:00:00Z", spanned(d.SkippedBefore))
 }
 
 func TestC13AClockThatJumpsForwardAndBackLeavesNoSilentGapAndNothingRunsTwice(t *testing.T) {
@@ -234,7 +237,12 @@ func TestEveryOccurrenceIsAccountedForOnce(t *testing.T) {
 					require.Equal(t, f.Late, !f.At.After(now.Add(-s.window)))
 					fired = append(fired, f.At)
 				}
-				missed, skipped = missed+d.Missed.Count, skipped+d.SkippedCount
+				missed, skipped = missed+d.Missed.Count, skipped+d.SkippedBefore.Count+len(d.Skipped)
+				if before := d.SkippedBefore; before.Count > 0 {
+					require.True(t, before.First.Skip != "" && before.Last.Skip != "")
+					require.False(t, before.Last.At.Before(before.First.At))
+					require.True(t, len(d.Skipped) == 0 || !before.Last.At.After(d.Skipped[0].At))
+				}
 				since, again = d.Through, len(d.Fire) > 0 && d.Through.Before(now)
 				if !d.Next.IsZero() && d.Through.Equal(now) {
 					require.True(t, d.Next.After(now))

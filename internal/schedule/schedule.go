@@ -144,6 +144,9 @@ func (s *Schedule) decide(m machine.Moment) (machine.Firing, calendar.Decision) 
 	for _, o := range d.Skipped {
 		f.Without = append(f.Without, machine.Occurrence{At: o.At, Outcome: machine.OccurrenceSkipped, Why: skipped(o), Period: s.When.PeriodOf(o)})
 	}
+	if d.SkippedBefore.Count > 0 {
+		f.Without = append(f.Without, s.span(d.SkippedBefore, machine.OccurrenceSkipped, "left out by the schedule's own rules; they are listed one by one for a week"))
+	}
 	if d.Missed.Count > 0 {
 		f.Without = append(f.Without, s.span(d.Missed, machine.OccurrenceMissed, s.missed(m)))
 	}

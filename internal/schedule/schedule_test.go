@@ -175,6 +175,25 @@ func TestOccurrencesWithoutARunNameTheirPeriods(t *testing.T) {
 	require.Equal(t, []any{machine.OccurrenceSkipped, "2026-W42", ""}, []any{f.Without[0].Outcome, f.Without[0].Period, f.Without[0].LastPeriod})
 }
 
+// After a long stop, what the schedule's own rules leave out is recorded too.
+func TestWhatWasSkippedLongAgoIsRecordedInOneRow(t *testing.T) {
+	t.Parallel()
+	s := digest(t)
+	days, err := calendar.NewBusiness([]calendar.Weekday{calendar.Weekday(time.Saturday), calendar.Weekday(time.Sunday)})
+	require.NoError(t, err)
+	s.When, err = calendar.Compile(calendar.Spec{Cron: "0 9 * * *", Zone: "UTC", Period: calendar.PeriodDate, Holidays: "none", NonBusinessDay: calendar.DaySkip}, days)
+	require.NoError(t, err)
+	f, _ := s.decide(machine.Moment{Since: october, Now: october.AddDate(0, 0, 28)})
+	skipped, rows := int64(0), 0
+	for _, o := range f.Without {
+		if o.Outcome == machine.OccurrenceSkipped {
+			skipped, rows = skipped+max(o.Count, 1), rows+1
+		}
+	}
+	require.Equal(t, int64(8), skipped)
+	require.Equal(t, 3, rows, "those of the last week, and the others")
+}
+
 func TestPersonAsksForTheRunOfAPeriod(t *testing.T) {
 	t.Parallel()
 	s := digest(t)
