@@ -37,7 +37,9 @@ func (c *runsListCommand) Run(ctx context.Context, p *app.Process, s *shared) er
 		if runs == nil {
 			runs = []machine.Run{}
 		}
-		return printJSON(p.Stdout, runs)
+		return printJSON(p.Stdout, struct {
+			Runs []machine.Run `json:"runs"`
+		}{runs})
 	}
 	if len(runs) == 0 {
 		_, err := fmt.Fprintln(p.Stdout, "no runs")
@@ -169,7 +171,9 @@ func (c *runsRefusedCommand) Run(ctx context.Context, p *app.Process, s *shared)
 		if refused == nil {
 			refused = []machine.RefusedRow{}
 		}
-		return printJSON(p.Stdout, refused)
+		return printJSON(p.Stdout, struct {
+			Refused []machine.RefusedRow `json:"refused"`
+		}{refused})
 	}
 	if len(refused) == 0 {
 		_, err := fmt.Fprintln(p.Stdout, "nothing was refused")
@@ -207,7 +211,9 @@ func (c *schedulesCommand) Run(ctx context.Context, p *app.Process, s *shared) e
 		if all == nil {
 			all = []machine.Occurrence{}
 		}
-		return printJSON(p.Stdout, all)
+		return printJSON(p.Stdout, struct {
+			Occurrences []machine.Occurrence `json:"occurrences"`
+		}{all})
 	}
 	if len(all) == 0 {
 		_, err := fmt.Fprintf(p.Stdout, "no occurrence of %s is recorded\n", c.Name)

@@ -44,9 +44,11 @@ func (r *rig) runs() []machine.Run {
 	r.t.Helper()
 	stdout, stderr, code := r.dlq("runs", "--json", "--limit", "1000")
 	require.Zero(r.t, code, stderr)
-	var runs []machine.Run
-	require.NoError(r.t, json.Unmarshal([]byte(stdout), &runs), stdout)
-	return runs
+	var listed struct {
+		Runs []machine.Run `json:"runs"`
+	}
+	require.NoError(r.t, json.Unmarshal([]byte(stdout), &listed), stdout)
+	return listed.Runs
 }
 
 // G10: two schedulers fire a schedule; one after the other is killed or stopped, often in the
@@ -122,10 +124,12 @@ func TestG10RunsOfASchedule(t *testing.T) {
 		require.Equal(t, machine.RunCounts{job.Delivered: int64(want)}, shown.Members)
 		stdout, stderr, code = r.dlq("runs", "refused", "--json", "--limit", "1000", "often", run.Period)
 		require.Zero(t, code, stderr)
-		var refused []machine.RefusedRow
-		require.NoError(t, json.Unmarshal([]byte(stdout), &refused))
-		require.Len(t, refused, customers/100)
-		require.Equal(t, job.RuleRequired, refused[0].Rule)
+		var listed struct {
+			Refused []machine.RefusedRow `json:"refused"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(stdout), &listed))
+		require.Len(t, listed.Refused, customers/100)
+		require.Equal(t, job.RuleRequired, listed.Refused[0].Rule)
 	}
 	for _, kept := range []string{"fired"} {
 		stdout, stderr, code := r.dlq("schedules", "often")
