@@ -20,6 +20,7 @@ const (
 	maxLookupTimeout     = 30 * time.Second
 	defaultLookupAtOnce  = 8
 	maxLookupAtOnce      = 1000
+	maxSQLLookupAtOnce   = 16 // each has a connection
 )
 
 // LookupConfig is the `lookup` section of a kind's promises: how its receiver is asked
@@ -27,7 +28,8 @@ const (
 type LookupConfig struct {
 	// Timeout is the longest that one answer may take. Default 10 s.
 	Timeout time.Duration `yaml:"timeout"`
-	// AtOnce is how many one process asks about at the same time. Default 8.
+	// AtOnce is how many one process asks about at the same time, by SQL at most 16.
+	// Default 8.
 	AtOnce int                    `yaml:"at_once"`
 	HTTP   *httpchan.LookupConfig `yaml:"http"`
 	SQL    *SQLLookup             `yaml:"sql"`
@@ -72,7 +74,11 @@ func (c *checker) lookup(at string, k *Kind) {
 		l.AtOnce = defaultLookupAtOnce
 	}
 	c.require(l.Timeout > 0 && l.Timeout <= maxLookupTimeout, at+".timeout", "it must be above 0 and at most %s", text(maxLookupTimeout))
-	c.require(l.AtOnce >= 1 && l.AtOnce <= maxLookupAtOnce, at+".at_once", "it must be between 1 and %d", maxLookupAtOnce)
+	most := maxLookupAtOnce
+	if l.SQL != nil {
+		most = maxSQLLookupAtOnce
+	}
+	c.require(l.AtOnce >= 1 && l.AtOnce <= most, at+".at_once", "it must be between 1 and %d", most)
 	given := 0
 	for _, is := range []bool{l.HTTP != nil, l.SQL != nil, l.Go != nil} {
 		if is {

@@ -83,7 +83,8 @@ func TestALookupThatCannotWorkIsRefused(t *testing.T) {
 		"{timeout: 1m, go: {}}": "kinds.k.promises.lookup.timeout: it must be above 0 and at most 30s",
 		"{timeout: 0s, go: {}}": "kinds.k.promises.lookup.timeout",
 		"{at_once: 0, go: {}}":  "kinds.k.promises.lookup.at_once: it must be between 1 and 1000",
-		"{how: {}, go: {}}":     "there is no such key",
+		"{at_once: 17, sql: {statement: 'SELECT true AS happened, id AS receipt FROM sent WHERE key = $1'}}": "kinds.k.promises.lookup.at_once: it must be between 1 and 16",
+		"{how: {}, go: {}}": "there is no such key",
 	} {
 		text := "kinds:\n  k:\n    channel: http\n    promises:\n      lookup: " + written + "\n"
 		field, rule, _ := strings.Cut(want, ": ")
