@@ -89,11 +89,7 @@ func (c *runsShowCommand) Run(ctx context.Context, p *app.Process, s *shared) er
 	if err != nil {
 		return err
 	}
-	run, err := l.Run(ctx, c.Schedule, c.Period)
-	if err != nil {
-		return err
-	}
-	counts, err := l.RunCounts(ctx, run.ID)
+	run, counts, err := l.ShowRun(ctx, c.Schedule, c.Period)
 	if err != nil {
 		return err
 	}

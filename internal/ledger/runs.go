@@ -48,10 +48,14 @@ func (s storedRun) run(kind string) machine.Run {
 
 // Runs returns runs, the newest first.
 func (l *Ledger) Runs(ctx context.Context, f machine.RunFilter) ([]machine.Run, error) {
+	return l.runsOf(ctx, l.pool, f)
+}
+
+func (l *Ledger) runsOf(ctx context.Context, db Querier, f machine.RunFilter) ([]machine.Run, error) {
 	if f.Limit <= 0 {
 		f.Limit = 100
 	}
-	rows, err := l.pool.Query(ctx, stmt("runs_list"), orNull(f.Schedule), orNull(f.Period), orNone(f.Before), min(f.Limit, 1000))
+	rows, err := db.Query(ctx, stmt("runs_list"), orNull(f.Schedule), orNull(f.Period), orNone(f.Before), min(f.Limit, 1000))
 	if err != nil {
 		return nil, fmt.Errorf("listing runs: %w", err)
 	}
@@ -59,14 +63,30 @@ func (l *Ledger) Runs(ctx context.Context, f machine.RunFilter) ([]machine.Run, 
 	if err != nil {
 		return nil, fmt.Errorf("listing runs: %w", err)
 	}
-	runs, err := l.runs(ctx, l.pool, ids)
+	runs, err := l.runs(ctx, db, ids)
 	slices.Reverse(runs)
 	return runs, err
 }
 
 // Run returns the run of a period; job.ErrNotFound where there is none.
 func (l *Ledger) Run(ctx context.Context, schedule, period string) (machine.Run, error) {
-	runs, err := l.Runs(ctx, machine.RunFilter{Schedule: schedule, Period: period, Limit: 1})
+	return l.runOf(ctx, l.pool, schedule, period)
+}
+
+// ShowRun returns the run of a period with the counts of its members, both as they are at
+// one instant; job.ErrNotFound where there is none.
+func (l *Ledger) ShowRun(ctx context.Context, schedule, period string) (run machine.Run, counts machine.RunCounts, err error) {
+	err = pgx.BeginTxFunc(ctx, l.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) (err error) {
+		if run, err = l.runOf(ctx, tx, schedule, period); err == nil {
+			counts, err = runCounts(ctx, tx, run.ID)
+		}
+		return err
+	})
+	return run, counts, err
+}
+
+func (l *Ledger) runOf(ctx context.Context, db Querier, schedule, period string) (machine.Run, error) {
+	runs, err := l.runsOf(ctx, db, machine.RunFilter{Schedule: schedule, Period: period, Limit: 1})
 	if err == nil && len(runs) == 0 {
 		err = fmt.Errorf("run %s of schedule %s: %w", period, schedule, job.ErrNotFound)
 	}
@@ -100,14 +120,22 @@ func (l *Ledger) runs(ctx context.Context, db Querier, ids []int64) ([]machine.R
 // RunCounts counts the members of a run by the state of their newest generation. It looks
 // at every member, unless retention has removed them: then at what was counted before.
 func (l *Ledger) RunCounts(ctx context.Context, run int64) (machine.RunCounts, error) {
-	var kept machine.RunCounts
-	if err := l.pool.QueryRow(ctx, stmt("run_kept_counts"), run).Scan(&kept); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+	return runCounts(ctx, l.pool, run)
+}
+
+func runCounts(ctx context.Context, db Querier, run int64) (machine.RunCounts, error) {
+	rows, err := db.Query(ctx, stmt("run_kept_counts"), run)
+	if err != nil {
+		return nil, fmt.Errorf("counting the members of run %d: %w", run, err)
+	}
+	kept, err := pgx.CollectOneRow(rows, pgx.RowTo[machine.RunCounts])
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("counting the members of run %d: %w", run, err)
 	}
 	if kept != nil {
 		return kept, nil
 	}
-	return countRun(ctx, l.pool, run)
+	return countRun(ctx, db, run)
 }
 
 func countRun(ctx context.Context, db Querier, run int64) (machine.RunCounts, error) {

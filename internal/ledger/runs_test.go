@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
@@ -129,6 +131,51 @@ func TestG10RunCountsEveryMemberOnce(t *testing.T) {
 	require.Equal(t, machine.RunCounts{job.Delivered: 3, job.Leased: 6}, b.counts(run.ID))
 	require.Equal(t, run.Expected(), b.counts(run.ID).All())
 	require.Equal(t, int64(6), b.counts(run.ID).Pending())
+}
+
+// between does something once, right before a pool sends a statement with the text.
+type between struct {
+	text string
+	once sync.Once
+	do   func()
+}
+
+func (b *between) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if strings.Contains(data.SQL, b.text) {
+		b.once.Do(b.do)
+	}
+	return ctx
+}
+
+func (*between) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// G10: a run that is frozen while it is looked at is shown whole, before or after.
+func TestG10RunIsShownAsItIsAtOneInstant(t *testing.T) {
+	t.Parallel()
+	url := ledgertest.URL(t)
+	b := benchOn(t, ledgertest.Pool(t, url))
+	b.customers(3)
+	b.fire(b.Ledger, "2026-W42")
+	config, err := pgxpool.ParseConfig(url)
+	require.NoError(t, err)
+	froze := false
+	config.ConnConfig.Tracer = &between{text: "SELECT counts FROM duly.run", do: func() {
+		run, err := b.freeze(b.Ledger, selecting(allCustomers))
+		froze = err == nil && run != nil
+	}}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	run, counts, err := ledger.New(pool).ShowRun(t.Context(), digest, "2026-W42")
+	require.NoError(t, err)
+	require.True(t, froze)
+	require.Equal(t, run.Expected(), counts.All(), "the equation holds at all times")
+	run, counts, err = ledger.New(pool).ShowRun(t.Context(), digest, "2026-W42")
+	require.NoError(t, err)
+	require.Equal(t, int64(3), run.Expected())
+	require.Equal(t, run.Expected(), counts.All())
+	_, _, err = b.ShowRun(t.Context(), digest, "2026-W43")
+	require.ErrorIs(t, err, job.ErrNotFound)
 }
 
 // C53: a run is over when no member is pending, and not because a page was empty.
