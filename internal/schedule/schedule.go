@@ -46,14 +46,14 @@ func (s *Schedule) opening(o calendar.Occurrence, cause machine.RunCause, actor 
 	}
 }
 
-// selection says how a run is frozen. The occurrence is found again from its instant, by
-// the schedule as it is now.
+// selection says how a run is frozen: of its occurrence, which is as the run keeps it, the
+// instant and the wall time matter; everything else is as the schedule says now.
 func (s *Schedule) selection(r machine.Run) (machine.Selection, error) {
 	wall, err := calendar.ParseLocal(r.Local)
 	if err != nil {
 		return machine.Selection{}, fmt.Errorf("the run's wall time: %w", err)
 	}
-	o := calendar.Occurrence{At: r.At, Wall: wall, Named: wall.Date()}
+	o := calendar.Occurrence{At: r.At, Wall: wall}
 	return machine.Selection{
 		Query: s.Query, Source: s.Source, ZoneData: calendar.Release(),
 		Recipient: func(row machine.Columns) machine.Recipient { return s.recipient(r.Period, o, row) },
