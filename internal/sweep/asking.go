@@ -166,42 +166,16 @@ func (a *Asker) round(ctx context.Context, k *askable) (more bool, err error) {
 
 // ask asks all questions at once.
 func (k *askable) ask(ctx context.Context, questions []machine.Question) []machine.Reply {
-	ctx, cancel := context.WithTimeout(ctx, k.Timeout)
-	defer cancel()
-	answers := make([]chan channel.Answer, len(questions))
-	for i, q := range questions {
-		answers[i] = make(chan channel.Answer, 1)
-		k.places <- struct{}{}
-		go func() {
-			answer := k.one(ctx, q)
-			<-k.places // before the answer is there, so that the next round finds it free
-			answers[i] <- answer
-		}()
-	}
-	// A lookup that has no answer in time says so itself; one that does not even return is
-	// left behind, in its place.
-	late := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, func() { close(late) }) })
-	defer stop()
+	answers := atOnce(ctx, k.Timeout, k.places, questions, k.one, channel.NoAnswer("no answer in time"), channel.NoAnswer("the lookup panicked"))
 	replies := make([]machine.Reply, len(questions))
-	for i, q := range questions {
-		answer := channel.NoAnswer("no answer in time")
-		select {
-		case answer = <-answers[i]:
-		case <-late:
-		}
-		replies[i] = machine.Reply{Question: q, Said: answer.Said, Receipt: answer.Receipt, Detail: answer.Detail}
+	for i, a := range answers {
+		replies[i] = machine.Reply{Question: questions[i], Said: a.Said, Receipt: a.Receipt, Detail: a.Detail}
 	}
 	return replies
 }
 
-// one asks one question. A lookup that panics has not answered.
-func (k *askable) one(ctx context.Context, q machine.Question) (answer channel.Answer) {
-	defer func() {
-		if recover() != nil { // what it panicked with may be private
-			answer = channel.NoAnswer("the lookup panicked")
-		}
-	}()
+// one asks one question.
+func (k *askable) one(ctx context.Context, q machine.Question) channel.Answer {
 	return k.Lookup.Ask(ctx, channel.Inquiry{
 		Kind: q.Kind, Key: q.Key, Subject: q.Subject, Period: q.Period, Destination: q.Destination,
 		Generation: q.Generation, EffectKey: q.EffectKey(),

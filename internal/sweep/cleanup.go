@@ -182,29 +182,10 @@ func (c *FuncCleaner) Clean(ctx context.Context, limit int, hold time.Duration) 
 // run calls the function for all tasks at once. What was cut short by the end of the
 // process is left out: it comes again.
 func (c *FuncCleaner) run(ctx context.Context, tasks []machine.CleanupTask) []machine.CleanupResult {
-	limited, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	ended := make([]chan error, len(tasks))
-	for i, t := range tasks {
-		ended[i] = make(chan error, 1)
-		c.places <- struct{}{}
-		go func() {
-			err := c.one(limited, t)
-			<-c.places
-			ended[i] <- err
-		}()
-	}
-	late := make(chan struct{})
-	keep := context.AfterFunc(limited, func() { time.AfterFunc(time.Second, func() { close(late) }) })
-	defer keep()
+	ended := atOnce(ctx, c.timeout, c.places, tasks, c.clean, errors.New("it had not returned in time"), errors.New("the cleanup panicked"))
 	var results []machine.CleanupResult
-	for i, t := range tasks {
-		err := errors.New("it had not returned in time")
-		select {
-		case err = <-ended[i]:
-		case <-late:
-		}
-		r := machine.CleanupResult{CleanupTask: t}
+	for i, err := range ended {
+		r := machine.CleanupResult{CleanupTask: tasks[i]}
 		if err != nil && ctx.Err() != nil {
 			continue
 		}
@@ -214,14 +195,4 @@ func (c *FuncCleaner) run(ctx context.Context, tasks []machine.CleanupTask) []ma
 		results = append(results, r)
 	}
 	return results
-}
-
-// one calls the function for one task. One that panics has failed.
-func (c *FuncCleaner) one(ctx context.Context, t machine.CleanupTask) (err error) {
-	defer func() {
-		if recover() != nil { // what it panicked with may be private
-			err = errors.New("the cleanup panicked")
-		}
-	}()
-	return c.clean(ctx, t)
 }
