@@ -22,6 +22,10 @@ func (e *explainer) cleanup() {
 		e.cleaned(c)
 		return
 	}
+	by := c.By
+	if rule := e.g.Kind.Cleanup; rule != nil {
+		by = rule.By // it is done as the configuration says now
+	}
 	why := "it is delivered as the kind's cleanup asks"
 	switch {
 	case c.Accepted:
@@ -33,11 +37,11 @@ func (e *explainer) cleanup() {
 		why = fmt.Sprintf("it is %s, unless somebody redrives it before", e.g.State)
 	}
 	if e.story.Now.Before(c.DueAt) {
-		e.Notes = append(e.Notes, fmt.Sprintf("what was generated for it is removed from %s on, by %s: %s", instant(c.DueAt), cleaners[c.By], why))
-		e.later("what was generated for it is removed, by "+cleaners[c.By], c.NextAt)
+		e.Notes = append(e.Notes, fmt.Sprintf("what was generated for it is removed from %s on, by %s: %s", instant(c.DueAt), cleaners[by], why))
+		e.later("what was generated for it is removed, by "+cleaners[by], c.NextAt)
 		return
 	}
-	note := fmt.Sprintf("its cleanup is due since %s, by %s: %s", instant(c.DueAt), cleaners[c.By], why)
+	note := fmt.Sprintf("its cleanup is due since %s, by %s: %s", instant(c.DueAt), cleaners[by], why)
 	if c.Tries > 0 {
 		note += fmt.Sprintf("; it was tried %s", times(c.Tries))
 	}
@@ -50,7 +54,7 @@ func (e *explainer) cleanup() {
 		e.Notes = append(e.Notes, "its cleanup waits for a person since "+instant(c.ParkedAt)+": max_tries or max_age was reached")
 		e.dof("once what it failed with is repaired: dlq cleanup retry %s --reason WHY", e.name())
 	case e.story.Now.After(c.NextAt.Add(overdueCleanup)):
-		e.dof("its cleanup is overdue: check that %s", idle[c.By])
+		e.dof("its cleanup is overdue: check that %s", idle[by])
 	}
 	e.later("its cleanup is tried", c.NextAt)
 }

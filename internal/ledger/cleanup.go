@@ -91,7 +91,7 @@ func mayBeSentAgain(ctx context.Context, tx pgx.Tx, req machine.RedriveRequest, 
 	return c, d
 }
 
-// TakeCleanups takes due cleanups of a kind that are done by these means, at most limit.
+// TakeCleanups takes due cleanups of a kind, to be done by these means, at most limit.
 // Nobody else takes them before hold is over, so that one whose taker is lost costs that,
 // and one try. What was taken as often as the kind's rule allows waits for a person
 // instead, and is counted.

@@ -37,14 +37,15 @@ SELECT generation, by, accepted, due_at, next_at, tries, failing_since, failed_a
 FROM duly.cleanup WHERE job = $1
 
 -- name: cleanup_take
--- $1 kind, $2 by whom, $3 the most, $4 until when nobody else takes them, $5 the most
--- tries. Takes due cleanups, the first to be tried first; one that was tried that often,
+-- $1 kind, $2 by what means, $3 the most, $4 until when nobody else takes them, $5 the most
+-- tries. Takes due cleanups, the first to be tried first, whatever was to do them when they
+-- were put; what a function has begun remains known as such. One that was tried that often,
 -- and of which nobody said what came of it, waits for a person instead. Returns what was
 -- taken. Only behind a job that is still as the cleanup says. Locks the rows, and waits
 -- for nobody. Walks cleanup_next.
 WITH due AS MATERIALIZED (
     SELECT c.job, c.generation, c.tries, c.next_at, c.accepted FROM duly.cleanup c
-    WHERE c.kind = $1 AND c.by = $2 AND c.next_at <= now() ORDER BY c.next_at, c.job LIMIT $3 FOR UPDATE SKIP LOCKED
+    WHERE c.kind = $1 AND c.next_at <= now() ORDER BY c.next_at, c.job LIMIT $3 FOR UPDATE SKIP LOCKED
 ), open AS MATERIALIZED (
     SELECT d.job, d.tries < $5::integer AS more, j.key, j.subject, j.period, j.state
     FROM due d CROSS JOIN LATERAL (SELECT * FROM duly.job j WHERE j.id = d.job AND j.generation = d.generation OFFSET 0) j
@@ -53,6 +54,7 @@ WITH due AS MATERIALIZED (
 )
 UPDATE duly.cleanup c
 SET tries = c.tries + 1,
+    by = CASE WHEN c.by = 'go' AND (c.tries > 0 OR c.failed_at IS NOT NULL) THEN c.by ELSE $2 END,
     next_at = CASE WHEN o.more THEN clock_timestamp() + $4::interval END,
     parked_at = CASE WHEN NOT o.more THEN clock_timestamp() END,
     failed_at = CASE WHEN o.more THEN c.failed_at ELSE clock_timestamp() END,

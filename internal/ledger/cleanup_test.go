@@ -638,6 +638,31 @@ func TestG11ACleanupByAFunctionThatWasBegunNeedsForce(t *testing.T) {
 	require.Equal(t, []machine.CleanupOutcome{machine.CleanupStale}, outcomes, "it was retired meanwhile")
 }
 
+// A kind that is cleaned up behind by other means than when its jobs ended loses none of
+// what is due, and what a function may have begun is known for good.
+func TestG11WhatIsDueIsTakenByTheMeansThatTheKindHasNow(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t, gated(func(r *machine.CleanupRule) { r.By, r.After = machine.MeansGo, 0 }))
+	c.generate("a-0", "b-0")
+	c.ended("a", job.Done(nil))
+	by := c.cleaner(removeRows)
+	require.Equal(t, oneDone, c.clean(by), "the function's is done by the statement")
+	require.Equal(t, machine.MeansSQL, c.cleanup("a-0").By)
+
+	c.poison("b")
+	tasks, _, err := c.TakeCleanups(t.Context(), kind, machine.MeansGo, 10, hold)
+	require.NoError(t, err)
+	require.Len(t, tasks, 1)
+	_, err = c.NoteCleanups(t.Context(), []machine.CleanupResult{{CleanupTask: tasks[0], Error: "no"}})
+	require.NoError(t, err)
+	c.later(time.Hour)
+	tasks, _, err = c.TakeCleanups(t.Context(), kind, machine.MeansSQL, 10, hold)
+	require.NoError(t, err)
+	require.Len(t, tasks, 1)
+	_, err = c.Redrive(t.Context(), redriveOf("b", "k", 1))
+	require.Equal(t, machine.CleanedUp, denied(t, err).Why, "the function may have removed a part")
+}
+
 func TestG11AJobStaysUntilItsCleanupIsDone(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t, gated(func(r *machine.CleanupRule) { r.From = 60 * 24 * time.Hour }))

@@ -18,10 +18,7 @@ type cleaning struct{ pg, mem machine.CleanupTask }
 // clean takes what is due to be cleaned up.
 func (tw *twins) clean() {
 	kind := tw.kind()
-	by := machine.MeansSQL
-	if kind.Cleanup != nil {
-		by = kind.Cleanup.By
-	}
+	by := rapid.SampledFrom([]machine.Means{machine.MeansSQL, machine.MeansGo}).Draw(tw.t, "by")
 	type taken struct {
 		Tasks  []machine.CleanupTask
 		Parked int

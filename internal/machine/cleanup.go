@@ -22,8 +22,8 @@ const (
 	CleanupReceipt CleanupWhen = "receipt"
 )
 
-// CleanupRule is the cleanup gate of a kind. How it is cleaned up is not here: that is as
-// the configuration says at the time.
+// CleanupRule is the cleanup gate of a kind. How it is cleaned up is as the configuration
+// says at the time, so that what is due is taken by whatever means the kind has then.
 type CleanupRule struct {
 	// By is who removes the rows: a statement in the ledger's database (MeansSQL), or a
 	// function in a worker of the user's own (MeansGo).
@@ -104,6 +104,15 @@ func (r Row) BeginCleanup(receipt bool, now time.Time) Cleanup {
 // unless it is forced: a statement did it or did nothing, a function may have done a part.
 func (c Cleanup) Begun() bool {
 	return !c.DoneAt.IsZero() || c.By == MeansGo && (c.Tries > 0 || !c.FailedAt.IsZero())
+}
+
+// TakenBy is what a cleanup is said to be done by, once it is taken by these means. Where a
+// function has begun it, that remains so, whoever is the next: it may have done a part.
+func (c Cleanup) TakenBy(by Means) Means {
+	if c.By == MeansGo && c.Begun() {
+		return MeansGo
+	}
+	return by
 }
 
 // CleanupTask is a due cleanup that somebody took.

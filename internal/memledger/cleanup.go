@@ -29,7 +29,7 @@ func (e *entry) gate(before, row machine.Row, received bool, now time.Time) {
 	}
 }
 
-// TakeCleanups takes due cleanups of a kind that are done by these means, at most limit.
+// TakeCleanups takes due cleanups of a kind, to be done by these means, at most limit.
 // Nobody else takes them before hold is over. What was taken as often as the kind's rule
 // allows waits for a person instead, and is counted.
 func (l *Ledger) TakeCleanups(ctx context.Context, kind string, by machine.Means, limit int, hold time.Duration) (tasks []machine.CleanupTask, parked int, err error) {
@@ -45,13 +45,14 @@ func (l *Ledger) TakeCleanups(ctx context.Context, kind string, by machine.Means
 		var due []*entry
 		for _, id := range l.order {
 			e := l.jobs[id]
-			if c := e.cleanup; e.spec.Kind == kind && c.By == by && !c.NextAt.IsZero() && !now.Before(c.NextAt) {
+			if c := e.cleanup; e.spec.Kind == kind && !c.NextAt.IsZero() && !now.Before(c.NextAt) {
 				due = append(due, e)
 			}
 		}
 		slices.SortStableFunc(due, func(a, b *entry) int { return a.cleanup.NextAt.Compare(b.cleanup.NextAt) })
 		for _, e := range due[:min(limit, len(due))] {
 			c := &e.cleanup
+			c.By = c.TakenBy(by)
 			c.Tries++
 			if c.Tries > rule.MaxTries {
 				c.NextAt, c.ParkedAt, c.FailedAt, c.Error = time.Time{}, now, now, "whoever tried it last never said what came of it"
