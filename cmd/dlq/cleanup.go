@@ -12,8 +12,9 @@ import (
 
 // cleanupCommands are about what was generated for jobs and is to be removed.
 type cleanupCommands struct {
-	List  cleanupListCommand  `cmd:"" help:"List cleanups that failed."`
-	Retry cleanupRetryCommand `cmd:"" help:"Let a cleanup that failed be tried again now."`
+	List   cleanupListCommand   `cmd:"" help:"List cleanups that failed."`
+	Retry  cleanupRetryCommand  `cmd:"" help:"Let a cleanup that failed, or was given up, be tried again now."`
+	GiveUp cleanupGiveUpCommand `cmd:"" help:"Let a cleanup that is not done be tried no more."`
 }
 
 type cleanupListCommand struct {
@@ -83,5 +84,35 @@ func (c *cleanupRetryCommand) Run(ctx context.Context, p *app.Process, s *shared
 		return printJSON(p.Stdout, retried{c.Job.Kind, c.Job.Key, again.NextAt.UTC()})
 	}
 	fmt.Fprintf(p.Stdout, "%s: its cleanup is tried at %s\n", c.Job, at(again.NextAt))
+	return nil
+}
+
+type cleanupGiveUpCommand struct {
+	Job    app.JobName `arg:"" name:"kind/key" help:"The job; the key may have slashes and spaces."`
+	Reason string      `required:"" placeholder:"TEXT" help:"Why, and what becomes of what was generated; recorded."`
+}
+
+// givenUp is a cleanup as it is printed once it was given up.
+type givenUp struct {
+	Kind      string    `json:"kind"`
+	Key       string    `json:"key"`
+	GivenUpAt time.Time `json:"given_up_at"`
+}
+
+// Run gives up.
+func (c *cleanupGiveUpCommand) Run(ctx context.Context, p *app.Process, s *shared) error {
+	l, closing, err := s.open(ctx, p)
+	defer closing()
+	if err != nil {
+		return err
+	}
+	after, err := l.GiveUpCleanup(ctx, machine.CleanupGiveUp{Kind: c.Job.Kind, Key: c.Job.Key, Actor: s.Actor, Reason: c.Reason})
+	if err != nil {
+		return err
+	}
+	if s.JSON {
+		return printJSON(p.Stdout, givenUp{c.Job.Kind, c.Job.Key, after.GivenUpAt.UTC()})
+	}
+	fmt.Fprintf(p.Stdout, "%s: its cleanup was given up at %s; nothing is removed any more\n", c.Job, at(after.GivenUpAt))
 	return nil
 }

@@ -74,9 +74,18 @@ func TestCleanupsAreListedExplainedAndRetried(t *testing.T) {
 	require.Contains(t, o.refused("cleanup", "retry", "mail/good"), "its cleanup is done since")
 	require.Contains(t, o.refused("cleanup", "retry", "mail/nobody"), "mail/nobody")
 
+	o.ended("left", job.Done(nil))
+	code, _, said := o.dlq("cleanup", "give-up", "mail/left")
+	require.Equal(t, app.ExitUsage, code)
+	require.Contains(t, said, "--reason")
+	require.Contains(t, o.ok("cleanup", "give-up", "mail/left", "--reason", "removed by hand"), "mail/left: its cleanup was given up at ")
+	require.Contains(t, o.refused("cleanup", "give-up", "mail/left", "--reason", "again"), "was given up at")
+	require.Contains(t, o.ok("explain", "mail/left"), "dlq cleanup retry mail/left")
+	require.Contains(t, o.ok("show", "mail/left"), "given up")
+
 	redrive := []string{"redrive", "mail/bad", "--generation", "1", "--recovery-key", "k", "--approver", "ann", "--reason", "again"}
 	require.Contains(t, o.refused(redrive...), "were removed by its cleanup")
 	o.ok(append(redrive, "--force", "--evidence", "it needs no draft")...)
-	code, _, _ := o.dlq("cleanup", "retry")
+	code, _, _ = o.dlq("cleanup", "retry")
 	require.Equal(t, app.ExitUsage, code)
 }

@@ -30,7 +30,7 @@ type grammar struct {
 	Redrive redriveCommand  `cmd:"" help:"Open the next generation of a job that ended badly."`
 	Resolve resolveCommand  `cmd:"" help:"Say what became of a job that may have happened."`
 	Cancel  cancelCommand   `cmd:"" help:"Withdraw a job."`
-	Cleanup cleanupCommands `cmd:"" help:"Show and retry cleanups that failed."`
+	Cleanup cleanupCommands `cmd:"" help:"Show, retry and give up cleanups."`
 
 	Runs      runsCommand      `cmd:"" help:"Show runs of schedules, how far they are, and what was refused."`
 	Schedules schedulesCommand `cmd:"" help:"Show what became of the occurrences of a schedule."`

@@ -76,6 +76,8 @@ func printCleanup(w io.Writer, c *explain.Cleanup) {
 	switch {
 	case !c.DoneAt.IsZero():
 		fmt.Fprintf(w, "; done %s", at(c.DoneAt))
+	case !c.GivenUpAt.IsZero():
+		fmt.Fprintf(w, "; given up %s", at(c.GivenUpAt))
 	case !c.ParkedAt.IsZero():
 		fmt.Fprintf(w, "; it waits for a person since %s", at(c.ParkedAt))
 	}

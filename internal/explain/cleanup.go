@@ -22,6 +22,11 @@ func (e *explainer) cleanup() {
 		e.cleaned(c)
 		return
 	}
+	if !c.GivenUpAt.IsZero() {
+		e.Notes = append(e.Notes, "its cleanup was given up at "+instant(c.GivenUpAt)+": nothing that was generated for it is removed any more")
+		e.dof("to have it removed all the same: dlq cleanup retry %s --reason WHY", e.name())
+		return
+	}
 	by := c.By
 	if rule := e.g.Kind.Cleanup; rule != nil {
 		by = rule.By // it is done as the configuration says now
@@ -52,7 +57,7 @@ func (e *explainer) cleanup() {
 	switch {
 	case !c.ParkedAt.IsZero():
 		e.Notes = append(e.Notes, "its cleanup waits for a person since "+instant(c.ParkedAt)+": max_tries or max_age was reached")
-		e.dof("once what it failed with is repaired: dlq cleanup retry %s --reason WHY", e.name())
+		e.dof("once what it failed with is repaired: dlq cleanup retry %s --reason WHY; if it is not to be removed: dlq cleanup give-up %s --reason WHY", e.name(), e.name())
 	case e.story.Now.After(c.NextAt.Add(overdueCleanup)):
 		e.dof("its cleanup is overdue: check that %s", idle[by])
 	}

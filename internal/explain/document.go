@@ -53,6 +53,8 @@ type Cleanup struct {
 	ParkedAt time.Time `json:"parked_at,omitzero"`
 	DoneAt   time.Time `json:"done_at,omitzero"`
 	Rows     int64     `json:"rows,omitempty"`
+	// GivenUpAt is since when it is tried no more, as a person decided.
+	GivenUpAt time.Time `json:"given_up_at,omitzero"`
 }
 
 // Generation is one generation of a job, the oldest first in a Document.
@@ -151,7 +153,7 @@ func Show(s machine.Story, p Private) Document {
 		d.Cleaned = !c.DoneAt.IsZero()
 		d.Cleanup = &Cleanup{
 			Generation: c.Generation, By: c.By, Accepted: c.Accepted, DueAt: utc(c.DueAt), NextAt: utc(c.NextAt), Tries: c.Tries,
-			FailedAt: utc(c.FailedAt), Error: c.Error, ParkedAt: utc(c.ParkedAt), DoneAt: utc(c.DoneAt), Rows: c.Rows,
+			FailedAt: utc(c.FailedAt), Error: c.Error, ParkedAt: utc(c.ParkedAt), DoneAt: utc(c.DoneAt), Rows: c.Rows, GivenUpAt: utc(c.GivenUpAt),
 		}
 	}
 	for _, g := range s.Generations {

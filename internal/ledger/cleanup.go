@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -67,15 +68,15 @@ func queueCleanups(batch *pgx.Batch, w *writer) {
 // is none.
 func scanCleanup(row pgx.Row) (machine.Cleanup, error) {
 	var c machine.Cleanup
-	var next, since, failed, parked, done *time.Time
+	var next, since, failed, parked, done, givenUp *time.Time
 	var why *string
 	var rows *int64
-	err := row.Scan(&c.Generation, &c.By, &c.Accepted, &c.DueAt, &next, &c.Tries, &since, &failed, &why, &parked, &done, &rows)
+	err := row.Scan(&c.Generation, &c.By, &c.Accepted, &c.DueAt, &next, &c.Tries, &since, &failed, &why, &parked, &done, &givenUp, &rows)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return machine.Cleanup{}, nil
 	}
 	c.NextAt, c.FailingSince, c.FailedAt, c.Error = value(next), value(since), value(failed), value(why)
-	c.ParkedAt, c.DoneAt, c.Rows = value(parked), value(done), value(rows)
+	c.ParkedAt, c.DoneAt, c.GivenUpAt, c.Rows = value(parked), value(done), value(givenUp), value(rows)
 	return c, wrapped(err, "reading its cleanup")
 }
 
@@ -219,31 +220,64 @@ func (c *taskColumns) note(ctx context.Context, tx pgx.Tx, statement string, cha
 	return err
 }
 
-// RetryCleanup lets a cleanup that failed be tried again now, counted from the beginning,
-// as a person decided. job.ErrNotFound where there is no such job or no cleanup of it; an
-// error that says so where it has not failed.
+// RetryCleanup lets a cleanup that failed, or was given up, be tried again now, counted
+// from the beginning, as a person decided. job.ErrNotFound where there is no such job or no
+// cleanup of it; an error that says so where it is done or has not failed.
 func (l *Ledger) RetryCleanup(ctx context.Context, r machine.CleanupRetry) (machine.Cleanup, error) {
+	return l.decideCleanup(ctx, cleanupDecision{"retrying a cleanup", "cleanup_retry", r.Kind, r.Key, r.Actor, r.Reason}, func(c machine.Cleanup) error {
+		if c.FailedAt.IsZero() && c.GivenUpAt.IsZero() {
+			return fmt.Errorf("its cleanup has not failed; it is tried at %s: %w", c.NextAt.UTC().Format(time.RFC3339), job.ErrRefused)
+		}
+		return nil
+	})
+}
+
+// GiveUpCleanup lets a cleanup that is not done be tried no more, as a person decided for a
+// reason: its job is no longer kept for it. One that runs at this moment is waited for.
+// job.ErrNotFound where there is no such job or no cleanup of it; an error that says so
+// where it is done, or was given up.
+func (l *Ledger) GiveUpCleanup(ctx context.Context, r machine.CleanupGiveUp) (machine.Cleanup, error) {
+	if strings.TrimSpace(r.Reason) == "" {
+		return machine.Cleanup{}, job.Refuse("reason", "", job.RuleRequired, "what becomes of what was generated")
+	}
+	return l.decideCleanup(ctx, cleanupDecision{"giving up a cleanup", "cleanup_give_up", r.Kind, r.Key, r.Actor, r.Reason}, func(c machine.Cleanup) error {
+		if !c.GivenUpAt.IsZero() {
+			return fmt.Errorf("its cleanup was given up at %s: %w", c.GivenUpAt.UTC().Format(time.RFC3339), job.ErrRefused)
+		}
+		return nil
+	})
+}
+
+// cleanupDecision is what a person decided about the cleanup of a job. statement carries it out,
+// and is what the audit calls it.
+type cleanupDecision struct{ doing, statement, kind, key, actor, reason string }
+
+// decideCleanup carries a decision out where may, given the cleanup, which is locked and
+// not done, has nothing against it. It returns the cleanup as it is then.
+func (l *Ledger) decideCleanup(ctx context.Context, d cleanupDecision, may func(machine.Cleanup) error) (machine.Cleanup, error) {
 	var c machine.Cleanup
-	err := l.inTx(ctx, "retrying a cleanup", func(tx pgx.Tx) error {
-		at, err := l.locate(ctx, tx, r.Kind, r.Key)
+	err := l.inTx(ctx, d.doing, func(tx pgx.Tx) error {
+		name := d.kind + "/" + d.key
+		at, err := l.locate(ctx, tx, d.kind, d.key)
 		if err != nil {
 			return err
 		}
 		if c, err = scanCleanup(tx.QueryRow(ctx, stmt("cleanup_lock"), at.job)); err != nil {
 			return err
 		}
-		switch name := r.Kind + "/" + r.Key; {
+		switch {
 		case c == machine.Cleanup{}:
 			return fmt.Errorf("%s: no cleanup of it is due: %w", name, job.ErrNotFound)
 		case !c.DoneAt.IsZero():
 			return fmt.Errorf("%s: its cleanup is done since %s: %w", name, c.DoneAt.UTC().Format(time.RFC3339), job.ErrRefused)
-		case c.FailedAt.IsZero():
-			return fmt.Errorf("%s: its cleanup has not failed; it is tried at %s: %w", name, c.NextAt.UTC().Format(time.RFC3339), job.ErrRefused)
 		}
-		if _, err := tx.Exec(ctx, stmt("cleanup_retry"), at.job); err != nil {
+		if err := may(c); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if _, err := tx.Exec(ctx, stmt(d.statement), at.job); err != nil {
 			return err
 		}
-		if err := l.audit(ctx, tx, r.Actor, "cleanup_retry", rowID{at.job, c.Generation}, map[string]string{"reason": job.Storable(r.Reason, job.MaxDetail)}); err != nil {
+		if err := l.audit(ctx, tx, d.actor, d.statement, rowID{at.job, c.Generation}, map[string]string{"reason": job.Storable(d.reason, job.MaxDetail)}); err != nil {
 			return err
 		}
 		c, err = scanCleanup(tx.QueryRow(ctx, stmt("cleanup_show"), at.job))

@@ -4,7 +4,7 @@
 -- it ended; of the kinds' rules, $4 by whom, $5 whether only a receipt counts, $6 how long
 -- after an accepted delivery, $7 how long after any other end. What is not over is passed
 -- over. One that is there is due anew where it is not done and its job has ended
--- otherwise since: what is done stays done, whatever follows. The jobs' rows are locked by
+-- otherwise since: what is done, or given up, stays so. The jobs' rows are locked by
 -- the caller; locks the rows that it finds, in the order given.
 INSERT INTO duly.cleanup AS c (job, generation, kind, by, accepted, due_at, next_at)
 SELECT j.id, j.generation, j.kind, t.by, a.accepted, d.at, d.at
@@ -18,7 +18,7 @@ ORDER BY t.n
 ON CONFLICT (job) DO UPDATE
     SET generation = excluded.generation, by = excluded.by, accepted = excluded.accepted, due_at = excluded.due_at, next_at = excluded.next_at,
         parked_at = NULL, tries = 0, failing_since = NULL
-    WHERE c.done_at IS NULL AND (c.generation, c.accepted, c.due_at) IS DISTINCT FROM (excluded.generation, excluded.accepted, excluded.due_at)
+    WHERE c.done_at IS NULL AND c.given_up_at IS NULL AND (c.generation, c.accepted, c.due_at) IS DISTINCT FROM (excluded.generation, excluded.accepted, excluded.due_at)
 
 -- name: cleanup_retire
 -- $1 jobs. Their generations are over no more, or have a successor: what was due is not,
@@ -28,12 +28,12 @@ DELETE FROM duly.cleanup WHERE job = ANY ($1::bigint[]) AND done_at IS NULL
 
 -- name: cleanup_lock
 -- $1 job: its cleanup, locked, once one that runs has ended.
-SELECT generation, by, accepted, due_at, next_at, tries, failing_since, failed_at, error, parked_at, done_at, rows_changed
+SELECT generation, by, accepted, due_at, next_at, tries, failing_since, failed_at, error, parked_at, done_at, given_up_at, rows_changed
 FROM duly.cleanup WHERE job = $1 FOR UPDATE
 
 -- name: cleanup_show
 -- $1 job: its cleanup. No locks.
-SELECT generation, by, accepted, due_at, next_at, tries, failing_since, failed_at, error, parked_at, done_at, rows_changed
+SELECT generation, by, accepted, due_at, next_at, tries, failing_since, failed_at, error, parked_at, done_at, given_up_at, rows_changed
 FROM duly.cleanup WHERE job = $1
 
 -- name: cleanup_take
@@ -130,19 +130,25 @@ WHERE c.job = t.job AND c.generation = t.generation AND c.tries = t.tries AND c.
 RETURNING c.job
 
 -- name: cleanup_retry
--- $1 job: its cleanup, which has failed, is tried again now, and counted from the
--- beginning. Never before its gate opens. Locks the row.
+-- $1 job: its cleanup, which has failed or was given up, is tried again now, and counted
+-- from the beginning. Never before its gate opens. Locks the row.
 UPDATE duly.cleanup
-SET next_at = greatest(clock_timestamp(), due_at), parked_at = NULL, tries = 0, failing_since = NULL
-WHERE job = $1 AND done_at IS NULL AND failed_at IS NOT NULL
+SET next_at = greatest(clock_timestamp(), due_at), parked_at = NULL, given_up_at = NULL, tries = 0, failing_since = NULL
+WHERE job = $1 AND done_at IS NULL AND (failed_at IS NOT NULL OR given_up_at IS NOT NULL)
+
+-- name: cleanup_give_up
+-- $1 job: its cleanup, which is not done, is tried no more. Whoever has it notes nothing.
+-- Locks the row.
+UPDATE duly.cleanup SET given_up_at = clock_timestamp(), next_at = NULL, parked_at = NULL
+WHERE job = $1 AND done_at IS NULL AND given_up_at IS NULL
 
 -- name: cleanup_list
 -- $1 kind, null for any, $2 whether only those that wait for a person, $3 the most.
--- Cleanups that failed and are not done, the newest failure first. Walks cleanup_failing;
+-- Cleanups that failed and are neither done nor given up, the newest failure first. Walks cleanup_failing;
 -- no locks.
 SELECT c.job, c.kind, j.key, c.generation, j.state, c.by, c.due_at, c.tries, c.failed_at, coalesce(c.error, ''), c.next_at, c.parked_at
 FROM duly.cleanup c JOIN duly.job j ON j.id = c.job AND j.generation = c.generation
-WHERE c.failed_at IS NOT NULL AND c.done_at IS NULL AND ($1::smallint IS NULL OR c.kind = $1) AND (NOT $2::boolean OR c.parked_at IS NOT NULL)
+WHERE c.failed_at IS NOT NULL AND c.done_at IS NULL AND c.given_up_at IS NULL AND ($1::smallint IS NULL OR c.kind = $1) AND (NOT $2::boolean OR c.parked_at IS NOT NULL)
 ORDER BY c.failed_at DESC, c.job DESC LIMIT $3
 
 -- name: cleanup_figures
@@ -151,7 +157,7 @@ ORDER BY c.failed_at DESC, c.job DESC LIMIT $3
 -- the gate of the first has been open. No locks.
 SELECT (SELECT count(*) FROM (SELECT FROM duly.cleanup WHERE next_at IS NOT NULL AND due_at <= now() LIMIT $1) n),
        (SELECT count(*) FROM (SELECT FROM duly.cleanup WHERE next_at IS NOT NULL AND due_at <= now() - $2::interval LIMIT $1) n),
-       (SELECT count(*) FROM (SELECT FROM duly.cleanup WHERE failed_at IS NOT NULL AND done_at IS NULL LIMIT $1) n),
+       (SELECT count(*) FROM (SELECT FROM duly.cleanup WHERE failed_at IS NOT NULL AND done_at IS NULL AND given_up_at IS NULL LIMIT $1) n),
        (SELECT count(*) FROM (SELECT FROM duly.cleanup WHERE failed_at IS NOT NULL AND done_at IS NULL AND parked_at IS NOT NULL LIMIT $1) n),
        (SELECT clock_timestamp() - min(due_at) FROM duly.cleanup WHERE next_at IS NOT NULL AND due_at <= now())
 

@@ -663,6 +663,43 @@ func TestG11WhatIsDueIsTakenByTheMeansThatTheKindHasNow(t *testing.T) {
 	require.Equal(t, machine.CleanedUp, denied(t, err).Why, "the function may have removed a part")
 }
 
+// A cleanup that nobody is going to do can be given up, for a recorded reason: it is tried
+// no more, and its job need not be kept for it.
+func TestG11ACleanupThatIsGivenUpIsTriedNoMoreAndKeepsNothing(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t, gated())
+	c.generate("a-0")
+	by := c.cleaner(removeRows)
+	c.ended("a", job.Done(nil))
+	give := machine.CleanupGiveUp{Kind: kind, Key: "a-0", Actor: "ann"}
+	_, err := c.GiveUpCleanup(t.Context(), give)
+	require.ErrorIs(t, err, job.ErrRefused, "not without a reason")
+	tasks, _, err := c.TakeCleanups(t.Context(), kind, machine.MeansSQL, 10, hold)
+	require.NoError(t, err)
+	require.Len(t, tasks, 1)
+	give.Reason = "the table is gone"
+	given, err := c.GiveUpCleanup(t.Context(), give)
+	require.NoError(t, err)
+	require.False(t, given.GivenUpAt.IsZero())
+	require.Equal(t, 1, c.count(`SELECT count(*)::int FROM duly.audit WHERE action = 'cleanup_give_up' AND actor = 'ann' AND detail->>'reason' = 'the table is gone'`))
+	outcomes, err := c.NoteCleanups(t.Context(), []machine.CleanupResult{{CleanupTask: tasks[0]}})
+	require.NoError(t, err)
+	require.Equal(t, []machine.CleanupOutcome{machine.CleanupStale}, outcomes, "whoever had it")
+	_, err = c.GiveUpCleanup(t.Context(), give)
+	require.ErrorIs(t, err, job.ErrRefused, "once")
+	c.later(2 * time.Hour)
+	require.Empty(t, c.clean(by))
+	require.Equal(t, 2, c.generated("a-0"))
+
+	_, err = c.RetryCleanup(t.Context(), machine.CleanupRetry{Kind: kind, Key: "a-0", Actor: "ann"})
+	require.NoError(t, err)
+	_, err = c.GiveUpCleanup(t.Context(), give)
+	require.NoError(t, err)
+	c.later(40 * 24 * time.Hour)
+	require.Equal(t, map[machine.Finding]int{machine.FoundOld: 1}, c.patrol(100), "its job leaves")
+	require.Zero(t, c.count(`SELECT count(*)::int FROM duly.cleanup`))
+}
+
 func TestG11AJobStaysUntilItsCleanupIsDone(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t, gated(func(r *machine.CleanupRule) { r.From = 60 * 24 * time.Hour }))

@@ -87,6 +87,19 @@ func (tw *twins) retryCleanup() {
 	tw.alike("retried cleanup", virtualCleanup(pg, tw.clock.toVirtual), mem)
 }
 
+// giveUpCleanup is another one.
+func (tw *twins) giveUpCleanup() {
+	key := tw.key()
+	r := machine.CleanupGiveUp{Kind: kindOf(key), Key: name(key), Actor: "ann", Reason: "removed by hand"}
+	pg, mem := both(tw, "give up a cleanup",
+		func() (machine.Cleanup, error) { return plain(tw.pg.GiveUpCleanup(tw.clock.ctx, r)) },
+		func() (machine.Cleanup, error) { return plain(tw.mem.GiveUpCleanup(tw.clock.ctx, r)) })
+	tw.alike("given up cleanup", virtualCleanup(pg, tw.clock.toVirtual), mem)
+	if !mem.GivenUpAt.IsZero() {
+		tw.happened["cleanup given up"]++
+	}
+}
+
 // plain leaves of an error what it is, without what it says.
 func plain[T any](v T, err error) (T, error) {
 	for _, is := range []error{job.ErrNotFound, job.ErrRefused} {

@@ -102,7 +102,7 @@ var shifts = []string{
 	        ended_at = ended_at - $1::interval, doubt_since = doubt_since - $1::interval, doubt_until = doubt_until - $1::interval`,
 	`UPDATE duly.unknown SET at = at - $1::interval, closes_at = closes_at - $1::interval, ask_at = ask_at - $1::interval, asked_at = asked_at - $1::interval`,
 	`UPDATE duly.cleanup SET due_at = due_at - $1::interval, next_at = next_at - $1::interval, parked_at = parked_at - $1::interval,
-	        failing_since = failing_since - $1::interval, failed_at = failed_at - $1::interval, done_at = done_at - $1::interval`,
+	        failing_since = failing_since - $1::interval, failed_at = failed_at - $1::interval, done_at = done_at - $1::interval, given_up_at = given_up_at - $1::interval`,
 	`UPDATE duly.quarantine SET at = at - $1::interval`,
 	`UPDATE duly.worker SET seen_at = seen_at - $1::interval, ended_at = ended_at - $1::interval`,
 	`UPDATE duly.lease SET at = at - $1::interval, ends_at = ends_at - $1::interval`,
@@ -176,7 +176,7 @@ func (tw *twins) told(s machine.Story, virtual func(time.Time) time.Time) tale {
 }
 
 func virtualCleanup(c machine.Cleanup, virtual func(time.Time) time.Time) machine.Cleanup {
-	for _, at := range []*time.Time{&c.DueAt, &c.NextAt, &c.FailingSince, &c.FailedAt, &c.ParkedAt, &c.DoneAt} {
+	for _, at := range []*time.Time{&c.DueAt, &c.NextAt, &c.FailingSince, &c.FailedAt, &c.ParkedAt, &c.DoneAt, &c.GivenUpAt} {
 		*at = virtual(*at)
 	}
 	return c

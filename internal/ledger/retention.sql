@@ -2,14 +2,14 @@
 -- $1 jobs, in order, $2 the hashes of their keys, $3 retention. Removes the jobs that
 -- ended for good longer ago than that, with all their generations, once their keys say
 -- how they ended: a late copy of a request is answered as before. What came back to
--- life, is locked, or has a cleanup that is not done, is left. Locks the current generations, waiting for nobody, then
+-- life, is locked, or has a cleanup that is neither done nor given up, is left. Locks the current generations, waiting for nobody, then
 -- keys and older generations, in order of the jobs.
 WITH locked AS MATERIALIZED (
     SELECT j.id, j.state, a.hash
     FROM unnest($1::bigint[], $2::uuid[]) AS a (id, hash) JOIN duly.job j ON j.id = a.id
     WHERE j.successor IS NULL AND j.ended_at < clock_timestamp() - $3::interval
       AND (j.state IN ('delivered', 'quarantined', 'cancelled') OR j.state = 'unknown' AND j.flags & 2 <> 0)
-      AND NOT EXISTS (SELECT FROM duly.cleanup c WHERE c.job = j.id AND c.done_at IS NULL)
+      AND NOT EXISTS (SELECT FROM duly.cleanup c WHERE c.job = j.id AND c.done_at IS NULL AND c.given_up_at IS NULL)
     ORDER BY j.id
     FOR UPDATE OF j SKIP LOCKED
 ), kept AS (

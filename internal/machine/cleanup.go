@@ -68,7 +68,8 @@ type Cleanup struct {
 	Accepted bool
 	// DueAt is when the gate opens.
 	DueAt time.Time
-	// NextAt is when it is tried next; zero where it is done or waits for a person.
+	// NextAt is when it is tried next; zero where it is done, was given up, or waits for a
+	// person.
 	NextAt time.Time
 	// Tries counts how often it was tried, since a person last asked for it.
 	Tries int32
@@ -80,6 +81,8 @@ type Cleanup struct {
 	ParkedAt time.Time
 	// DoneAt is when it was done; zero before.
 	DoneAt time.Time
+	// GivenUpAt is since when nobody tries it any more, as a person decided.
+	GivenUpAt time.Time
 	// Rows is how many rows the statement said that it changed.
 	Rows int64
 }
@@ -164,8 +167,16 @@ func (k Kind) NextCleanup(t CleanupTask, now time.Time) time.Time {
 	return now.Add(k.Policy.Delay(min(t.Tries, math.MaxInt32-1), r.chanceOf(-t.Tries-1))).Truncate(time.Microsecond)
 }
 
-// CleanupRetry is a person's decision to try a cleanup again that failed.
+// Settled reports whether nobody tries it any more, so that its job need not be kept for
+// it: it is done, or was given up.
+func (c Cleanup) Settled() bool { return !c.DoneAt.IsZero() || !c.GivenUpAt.IsZero() }
+
+// CleanupRetry is a person's decision to try a cleanup again that failed or was given up.
 type CleanupRetry struct{ Kind, Key, Actor, Reason string }
+
+// CleanupGiveUp is a person's decision that a cleanup is not tried any more: what was
+// generated stays, or is removed by other means. Reason is required.
+type CleanupGiveUp struct{ Kind, Key, Actor, Reason string }
 
 // CleanupList asks for cleanups that failed. Zero fields do not filter.
 type CleanupList struct {

@@ -17,6 +17,9 @@ func (e *entry) gate(before, row machine.Row, received bool, now time.Time) {
 	if !e.cleanup.DoneAt.IsZero() {
 		return // what is done stays done, whatever follows
 	}
+	if row.Over() && e.cleanup.Settled() {
+		return // what was given up does too, until its job is redriven
+	}
 	changed := before.State != row.State || before.Closed != row.Closed
 	switch {
 	case row.Over() && (changed || !before.Over()):
@@ -107,22 +110,44 @@ func (l *Ledger) noteCleanup(r machine.CleanupResult, now time.Time) machine.Cle
 	return machine.CleanupFailed
 }
 
-// RetryCleanup lets a cleanup that failed be tried again now, counted from the beginning.
+// RetryCleanup lets a cleanup that failed, or was given up, be tried again now, counted
+// from the beginning.
 func (l *Ledger) RetryCleanup(ctx context.Context, r machine.CleanupRetry) (machine.Cleanup, error) {
+	return l.decideCleanup(ctx, "RetryCleanup", r.Kind, r.Key, func(c *machine.Cleanup, now time.Time) bool {
+		if c.FailedAt.IsZero() && c.GivenUpAt.IsZero() {
+			return false
+		}
+		c.ParkedAt, c.GivenUpAt, c.Tries, c.FailingSince = time.Time{}, time.Time{}, 0, time.Time{}
+		if c.NextAt = c.DueAt; now.After(c.DueAt) {
+			c.NextAt = now
+		}
+		return true
+	})
+}
+
+// GiveUpCleanup lets a cleanup that is not done be tried no more.
+func (l *Ledger) GiveUpCleanup(ctx context.Context, r machine.CleanupGiveUp) (machine.Cleanup, error) {
+	return l.decideCleanup(ctx, "GiveUpCleanup", r.Kind, r.Key, func(c *machine.Cleanup, now time.Time) bool {
+		if !c.GivenUpAt.IsZero() || r.Reason == "" {
+			return false
+		}
+		c.GivenUpAt, c.NextAt, c.ParkedAt = now, time.Time{}, time.Time{}
+		return true
+	})
+}
+
+// decideCleanup lets a person's decision change a cleanup that is not done; false refuses.
+func (l *Ledger) decideCleanup(ctx context.Context, doing, kind, key string, decide func(c *machine.Cleanup, now time.Time) bool) (machine.Cleanup, error) {
 	var c machine.Cleanup
-	err := l.write(ctx, "RetryCleanup", func(now time.Time) error {
-		k := l.keys[job.KeyHash(r.Kind, r.Key)]
-		name := r.Kind + "/" + r.Key
+	err := l.write(ctx, doing, func(now time.Time) error {
+		k := l.keys[job.KeyHash(kind, key)]
+		name := kind + "/" + key
 		if k == nil || l.jobs[k.job] == nil || l.jobs[k.job].cleanup == (machine.Cleanup{}) {
 			return fmt.Errorf("%s: no cleanup of it is due: %w", name, job.ErrNotFound)
 		}
 		kept := &l.jobs[k.job].cleanup
-		if !kept.DoneAt.IsZero() || kept.FailedAt.IsZero() {
-			return fmt.Errorf("%s: its cleanup is done, or has not failed: %w", name, job.ErrRefused)
-		}
-		kept.ParkedAt, kept.Tries, kept.FailingSince = time.Time{}, 0, time.Time{}
-		if kept.NextAt = kept.DueAt; now.After(kept.DueAt) {
-			kept.NextAt = now
+		if !kept.DoneAt.IsZero() || !decide(kept, now) {
+			return fmt.Errorf("%s: what its cleanup has come to forbids that: %w", name, job.ErrRefused)
 		}
 		c = *kept
 		return nil

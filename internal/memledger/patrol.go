@@ -92,7 +92,7 @@ func (l *Ledger) leaseTime(id string) time.Duration {
 // old reports whether the retention of a job is over.
 func (l *Ledger) old(g *generation, now time.Time, retention time.Duration) bool {
 	r := g.row
-	if c := l.jobs[r.Job].cleanup; c != (machine.Cleanup{}) && c.DoneAt.IsZero() {
+	if c := l.jobs[r.Job].cleanup; c != (machine.Cleanup{}) && !c.Settled() {
 		return false // its cleanup comes first
 	}
 	if r.State.Pending() || !g.ended.Before(now.Add(-retention)) {
