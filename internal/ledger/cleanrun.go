@@ -90,7 +90,7 @@ func (c *Cleaner) check(ctx context.Context) error {
 	switch {
 	case errors.Is(err, ErrCleanup):
 		return err
-	case errors.As(err, &answered) && (strings.HasPrefix(answered.Code, "42") || strings.HasPrefix(answered.Code, "0A")):
+	case wrong(err) && errors.As(err, &answered):
 		return fmt.Errorf("%w: %s (SQLSTATE %s)", ErrCleanup, answered.Message, answered.Code)
 	case err != nil:
 		return fmt.Errorf("checking the statement of a cleanup: %w", err)

@@ -800,6 +800,33 @@ func TestStatementsOfCleanupsAreCheckedOnTheServer(t *testing.T) {
 }
 
 // The settings of the ledger's own statements are not those of the user's.
+// A grant that is missing may come: it says nothing about the statement.
+func TestAMissingGrantIsNoWrongStatement(t *testing.T) {
+	t.Parallel()
+	url := ledgertest.URL(t)
+	c := crewOn(benchOn(t, ledgertest.Pool(t, url)), gated())
+	role := fmt.Sprintf("stranger_%d", time.Now().UnixNano())
+	c.exec(`CREATE ROLE ` + role)
+	t.Cleanup(func() {
+		_, err := c.pool.Exec(context.Background(), `DROP ROLE `+role)
+		require.NoError(t, err)
+	})
+	c.exec(`CREATE SCHEMA private CREATE TABLE sent (effect_key text)`)
+	config, err := pgxpool.ParseConfig(url)
+	require.NoError(t, err)
+	config.ConnConfig.RuntimeParams["role"] = role
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	stranger := ledger.New(pool)
+	_, err = stranger.OpenCleaner(t.Context(), ledger.CleanerOptions{Kind: kind, Statement: `DELETE FROM private.sent WHERE effect_key = $1`, Timeout: time.Second})
+	require.ErrorContains(t, err, "42501")
+	require.NotErrorIs(t, err, ledger.ErrCleanup)
+	_, err = stranger.OpenLookup(t.Context(), ledger.LookupOptions{Statement: `SELECT true AS happened, '' AS receipt FROM private.sent WHERE effect_key = $1`, Timeout: time.Second, Conns: 1})
+	require.ErrorContains(t, err, "42501")
+	require.NotErrorIs(t, err, ledger.ErrLookup)
+}
+
 func TestStatementsOfCleanupsArePlannedAsTheServerWould(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t, gated())

@@ -102,7 +102,7 @@ func (l *Lookup) check(ctx context.Context) error {
 	switch {
 	case err == nil, errors.Is(err, ErrLookup):
 		return err
-	case errors.As(err, &answered) && (strings.HasPrefix(answered.Code, "42") || strings.HasPrefix(answered.Code, "0A")):
+	case wrong(err) && errors.As(err, &answered):
 		return fmt.Errorf("%w: %s (SQLSTATE %s)", ErrLookup, answered.Message, answered.Code)
 	}
 	return fmt.Errorf("checking the statement of a lookup: %w", err)
