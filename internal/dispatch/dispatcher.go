@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -118,7 +119,8 @@ type Options struct {
 	Log *slog.Logger
 	// Metrics takes the metrics; nil drops them.
 	Metrics prometheus.Registerer
-	// Succeeded is called whenever a topic was looked at or relayed successfully.
+	// Succeeded is called whenever every topic was looked at or relayed successfully since
+	// the last call: a topic that cannot be relayed does not hide behind those that are idle.
 	Succeeded func()
 }
 
@@ -154,7 +156,11 @@ type Dispatcher struct {
 	metrics *metrics
 	holder  string // random: two on one host are two
 	relays  sync.WaitGroup
-	known   map[string]bool
+
+	mu    sync.Mutex
+	known map[string]bool
+	// due are the topics that did not succeed since Succeeded was called last.
+	due map[string]bool
 }
 
 // New makes a dispatcher; the error is one of registering its metrics.
@@ -163,7 +169,7 @@ func New(o Options) (*Dispatcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Dispatcher{options: o.withDefaults(), metrics: m, holder: uuid.NewString(), known: make(map[string]bool)}, nil
+	return &Dispatcher{options: o.withDefaults(), metrics: m, holder: uuid.NewString(), known: make(map[string]bool), due: make(map[string]bool)}, nil
 }
 
 // Run relays until ctx ends; then it gives up the topics that it holds and returns
@@ -216,14 +222,33 @@ func (d *Dispatcher) startRelays(ctx context.Context) error {
 		return err
 	}
 	for _, topic := range topics {
-		if d.known[topic] {
-			continue
+		if d.learn(topic) {
+			r := newRelay(d, topic)
+			d.relays.Go(func() { r.run(ctx) })
 		}
-		d.known[topic] = true
-		r := newRelay(d, topic)
-		d.relays.Go(func() { r.run(ctx) })
 	}
 	return nil
+}
+
+// learn reports whether the topic is new.
+func (d *Dispatcher) learn(topic string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.known[topic] {
+		return false
+	}
+	d.known[topic], d.due[topic] = true, true
+	return true
+}
+
+// succeeded notes that the topic was looked at or relayed successfully.
+func (d *Dispatcher) succeeded(topic string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if delete(d.due, topic); len(d.due) == 0 {
+		d.due = maps.Clone(d.known)
+		d.options.Succeeded()
+	}
 }
 
 // buses are all that the dispatcher knows. What is delayed on one that the lanes have left

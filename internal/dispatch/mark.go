@@ -19,15 +19,20 @@ type marker struct {
 	metrics      *metrics
 	every, most  time.Duration
 
-	last  time.Time // when a mark was sent, or the topic taken over
+	last  time.Time // when a mark was sent, or the topic taken over first
 	moved bool      // something was relayed since
 	stood bool      // the newest mark is not known to have passed
 	wait  time.Duration
 }
 
-// takeOver begins with a topic of which another may have relayed anything.
+// takeOver begins with a topic of which another may have relayed anything. What was sent
+// before counts on: a topic that is given up and taken again every few seconds, since its
+// broker is flaky, would else never get a mark.
 func (m *marker) takeOver(now time.Time) {
-	m.last, m.moved, m.stood, m.wait = now, true, true, m.every
+	if m.last.IsZero() {
+		m.last = now
+	}
+	m.moved, m.stood, m.wait = true, true, m.every
 }
 
 // tend sends a mark if one is due.

@@ -20,9 +20,9 @@ const (
 	noticeRest = 5
 	// tendEvery is how often what was set aside is looked at.
 	tendEvery = 2 * time.Second
-	// measureEvery is how often the ledger is asked for figures, and depthMost is how
-	// far it counts.
-	measureEvery, depthMost = 10 * time.Second, 100_000
+	// doubtful is for how long a topic that failed here does not count as looked at while
+	// another holds it: that one may fare no better.
+	doubtful = 30 * time.Second
 	// releaseBound is what giving a topic up may take at the end.
 	releaseBound = 2 * time.Second
 )
@@ -44,9 +44,17 @@ type relay struct {
 	ensured  bool
 	claimed  time.Time // when the claim was last renewed; zero unless held
 	limit    int       // rows of the next page
-	empty    time.Time // what was committed before is relayed
+	// empty: what was committed before is relayed. It outlives a claim, since others may
+	// fail as this one does; unless the cursor moved from version while they had the topic.
+	empty     time.Time
+	version   int64
+	elsewhere bool // another was seen to hold the topic
+
+	failed   time.Time // when it failed last; zero once it succeeded
 	tended   time.Time
 	measured time.Time
+	// succeeded is told of every look that succeeded.
+	succeeded func()
 }
 
 func newRelay(d *Dispatcher, topic string) *relay {
@@ -55,6 +63,7 @@ func newRelay(d *Dispatcher, topic string) *relay {
 		topic: topic, holder: d.holder, dead: topic == machine.DeadTopic,
 		options: o, ledger: o.Ledger, metrics: d.metrics, log: o.Log.With("topic", topic),
 		pace: pace{rest: o.Rest}, limit: firstRows,
+		succeeded: func() { d.succeeded(topic) },
 	}
 	r.publisher = publisher{
 		topic: topic, shelf: o.Ledger, metrics: d.metrics,
@@ -85,15 +94,12 @@ func (r *relay) run(ctx context.Context) {
 			r.drop()
 			rest = soon
 		case err != nil:
-			// Another dispatcher may reach the broker where this one does not; and what is
-			// wrong may be that the topic is gone.
-			r.giveUp(ctx)
+			r.fail(ctx)
 			rest = r.failures.Next()
-			r.metrics.failed(r.topic)
 			r.log.WarnContext(ctx, "relaying", "error", err, "next_in", rest)
+		case r.claimed.IsZero() && time.Since(r.failed) < doubtful: // nobody knows yet whether the other succeeds
 		default:
-			r.failures.Reset()
-			r.options.Succeeded()
+			r.succeed(ctx)
 		}
 		if !pause.For(ctx, rest) {
 			return
@@ -101,13 +107,42 @@ func (r *relay) run(ctx context.Context) {
 	}
 }
 
+// fail gives the topic up: another dispatcher may reach the broker where this one does
+// not. What is wrong may be that the topic is gone, or not as it was, so it is looked at
+// again. How far it lags is said as long as nobody else is known to relay it.
+func (r *relay) fail(ctx context.Context) {
+	r.failed, r.ensured = time.Now(), false
+	r.metrics.failed(r.topic)
+	if !r.claimed.IsZero() {
+		r.metrics.behind(r.topic, time.Since(r.empty))
+	}
+	r.giveUp(ctx)
+}
+
+// succeed notes a look that succeeded.
+func (r *relay) succeed(ctx context.Context) {
+	if !r.failed.IsZero() {
+		r.log.InfoContext(ctx, "the topic can be relayed again")
+	}
+	r.failures.Reset()
+	r.failed = time.Time{}
+	r.succeeded()
+}
+
 // step looks at the topic once and says how long to rest.
 func (r *relay) step(ctx context.Context) (time.Duration, error) {
-	if err := r.ensure(ctx); err != nil {
+	if err := r.find(ctx); err != nil {
 		return 0, err
 	}
 	held, err := r.claim(ctx)
-	if err != nil || !held {
+	if err != nil {
+		return 0, err
+	}
+	if held {
+		r.measure(ctx)
+	}
+	// Also where another holds it: whoever waits for a topic must be able to take it over.
+	if err := r.ensure(ctx); err != nil || !held {
 		return r.options.Claim / 5, err
 	}
 	saw, err := r.relay(ctx)
@@ -120,24 +155,28 @@ func (r *relay) step(ctx context.Context) (time.Duration, error) {
 	return r.pace.next(saw, time.Now()), nil
 }
 
-// ensure finds the bus that the lanes are on and creates or verifies the topic there,
-// before the topic is taken and after failures.
-func (r *relay) ensure(ctx context.Context) error {
+// find finds the bus that the lanes are on, before the topic is taken and after failures.
+func (r *relay) find(ctx context.Context) error {
 	if r.ensured {
 		return nil
 	}
 	route, err := r.options.route(ctx)
-	if err != nil {
-		return err
-	}
-	if route != r.route {
+	if err == nil && route != r.route {
 		r.turn(ctx, route)
+	}
+	return err
+}
+
+// ensure creates or verifies the topic on the bus, at first and after failures.
+func (r *relay) ensure(ctx context.Context) error {
+	if r.ensured {
+		return nil
 	}
 	var lanes []string
 	if !r.dead {
 		lanes = []string{r.topic}
 	}
-	if err := route.Bus.Ensure(ctx, lanes); err != nil {
+	if err := r.route.Bus.Ensure(ctx, lanes); err != nil {
 		return fmt.Errorf("making topic %s ready on the bus: %w", r.topic, err)
 	}
 	r.ensured = true
@@ -175,18 +214,38 @@ func (r *relay) claim(ctx context.Context) (bool, error) {
 	}
 	taken := r.claimed.IsZero()
 	r.claimed = now
+	if err := r.comeBack(ctx); err != nil {
+		return false, err
+	}
 	if err := r.confirm(ctx); err != nil {
 		return false, err
 	}
 	if taken {
-		r.log.InfoContext(ctx, "relaying the topic from now on")
+		if r.failed.IsZero() {
+			r.log.InfoContext(ctx, "relaying the topic from now on")
+		}
 		r.metrics.holds(r.topic, true)
-		r.empty, r.measured = now, time.Time{}
 		if r.marker != nil {
 			r.marker.takeOver(now)
 		}
 	}
 	return true, nil
+}
+
+// comeBack finds out whether another has relayed anything since this relay had the topic.
+func (r *relay) comeBack(ctx context.Context) error {
+	moved := r.empty.IsZero()
+	if !moved && r.elsewhere {
+		page, err := r.ledger.ReadOutbox(ctx, r.topic, r.holder, 1)
+		if err != nil {
+			return err
+		}
+		moved = len(page.Rows) == 0 || page.Cursor.Version != r.version
+	}
+	if r.elsewhere = false; moved {
+		r.empty = r.claimed
+	}
+	return nil
 }
 
 // confirm asks again, behind every claim, for the bus that the lanes are on. Whoever
@@ -212,10 +271,11 @@ func (r *relay) renew(ctx context.Context) error {
 	return err
 }
 
-// drop notes that the topic is not held.
+// drop notes that another holds the topic, and says what there is to say of it.
 func (r *relay) drop() {
-	r.claimed = time.Time{}
+	r.claimed, r.measured, r.elsewhere = time.Time{}, time.Time{}, true
 	r.metrics.holds(r.topic, false)
+	r.metrics.leave(r.topic)
 }
 
 // giveUp ends the claim, so that another need not wait for its end.
@@ -223,7 +283,8 @@ func (r *relay) giveUp(ctx context.Context) {
 	if r.claimed.IsZero() {
 		return
 	}
-	r.drop()
+	r.claimed = time.Time{}
+	r.metrics.holds(r.topic, false)
 	ctx, cancel := context.WithTimeout(ctx, releaseBound)
 	defer cancel()
 	if err := r.ledger.ReleaseTopic(ctx, r.topic, r.holder); err != nil {
@@ -238,6 +299,7 @@ func (r *relay) relay(ctx context.Context) (sight, error) {
 	if err != nil {
 		return sawNothing, err
 	}
+	r.version = page.Cursor.Version
 	if len(page.Rows) == 0 {
 		r.empty = began
 		r.metrics.behind(r.topic, 0)
@@ -254,6 +316,7 @@ func (r *relay) relay(ctx context.Context) (sight, error) {
 	if err := r.ledger.Advance(ctx, r.topic, r.holder, page); err != nil {
 		return sawNothing, err
 	}
+	r.version++
 	saw := sawMore
 	if page.Last {
 		r.empty, saw = began, sawAll
@@ -275,7 +338,7 @@ func (r *relay) messages(ctx context.Context, rows []machine.OutboxRow) ([]packe
 	return r.publisher.packing.pack(rows), refs, nil
 }
 
-// tend does what is due besides: a mark, a further try of what was set aside, figures.
+// tend does what is due besides: a mark, a further try of what was set aside.
 func (r *relay) tend(ctx context.Context) error {
 	now := time.Now()
 	var errs []error
@@ -287,38 +350,5 @@ func (r *relay) tend(ctx context.Context) error {
 		_, err := r.ledger.RetryUnsendable(ctx, r.topic)
 		errs = append(errs, err)
 	}
-	if now.Sub(r.measured) >= measureEvery {
-		r.measured = now
-		errs = append(errs, r.measure(ctx))
-	}
 	return errors.Join(errs...)
-}
-
-// measure asks the ledger for the figures of the topic.
-func (r *relay) measure(ctx context.Context) error {
-	depth, err := r.ledger.OutboxDepth(ctx, r.topic, depthMost)
-	if err != nil {
-		return err
-	}
-	aside, err := r.ledger.CountUnsendable(ctx)
-	if err != nil {
-		return err
-	}
-	r.metrics.depth.WithLabelValues(r.topic).Set(float64(depth))
-	r.metrics.unsendable.WithLabelValues(r.topic).Set(float64(aside[r.topic]))
-	if r.marker == nil {
-		return nil
-	}
-	marks, err := r.ledger.StandingMarks(ctx)
-	if err != nil {
-		return err
-	}
-	age := time.Duration(0)
-	for _, m := range marks {
-		if m.Lane == r.topic {
-			age = max(0, m.Age)
-		}
-	}
-	r.metrics.standing.WithLabelValues(r.topic).Set(age.Seconds())
-	return nil
 }

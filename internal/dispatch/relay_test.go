@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -217,18 +218,16 @@ func TestTwoDispatchersAnnounceEverythingOnce(t *testing.T) {
 func TestLedgerThatFailsNowAndThenLosesNothing(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		var calls int
+		chance := rand.New(rand.NewPCG(1, 2)) // no rhythm, into which the calls could fall
 		w.ledger.Faults(func(string) memledger.Fault {
-			calls++
-			return []memledger.Fault{memledger.None, memledger.None, memledger.Fail, memledger.LoseReply}[calls%4]
+			return []memledger.Fault{memledger.None, memledger.None, memledger.Fail, memledger.LoseReply}[chance.IntN(4)]
 		})
 		stop := w.dispatcher()
 		w.wait(time.Second)
 		w.ledger.Faults(nil)
 		want := w.enqueue("main", 30)
 		w.ledger.Faults(func(string) memledger.Fault {
-			calls++
-			return []memledger.Fault{memledger.None, memledger.None, memledger.None, memledger.Fail, memledger.LoseReply}[calls%5]
+			return []memledger.Fault{memledger.None, memledger.None, memledger.None, memledger.Fail, memledger.LoseReply}[chance.IntN(5)]
 		})
 		w.wait(10 * time.Minute)
 		stop()
