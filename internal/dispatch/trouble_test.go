@@ -76,7 +76,7 @@ func TestBrokerThatTakesNothingIsToldOfThoughOtherTopicsAreIdle(t *testing.T) {
 		}
 		full.Store(true)
 		w.enqueue("main", 3)
-		w.wait(10 * time.Second) // until both have tried
+		w.wait(40 * time.Second) // until both have tried
 		for _, s := range all {
 			s.looks.Store(0)
 		}
