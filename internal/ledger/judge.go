@@ -18,7 +18,8 @@ import (
 // caller, by its own monotonic clock, has been in unbroken contact with the ledger;
 // with less than machine.JudgeAfter nothing is judged. It returns how many were lost and
 // whether there is more to judge now. Several may call it at once: one judges, the
-// others find nothing.
+// others find nothing. Where somebody's open transaction has locked one of the jobs it
+// fails soon: since each row is judged once, none is passed over.
 func (l *Ledger) Judge(ctx context.Context, lane string, contact time.Duration, limit int) (lost int, more bool, err error) {
 	if contact < machine.JudgeAfter {
 		return 0, false, nil
@@ -31,9 +32,15 @@ func (l *Ledger) Judge(ctx context.Context, lane string, contact time.Duration, 
 		return 0, false, fmt.Errorf("making the judge's cursor of lane %s: %w", lane, err)
 	}
 	err = l.inTx(ctx, "judging lane "+lane, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, stmt("hurry"), rowPatience); err != nil {
+			return err
+		}
 		lost, more, err = l.judge(ctx, tx, lane, limit)
 		return err
 	})
+	if inUse(err) {
+		err = fmt.Errorf("%w: a transaction that is open has locked one of its jobs; the lane is judged when that ends", err)
+	}
 	return lost, more, err
 }
 

@@ -15,6 +15,6 @@ func (s *Sweeper) closing() loop {
 	return loop{name: "closing", every: 10 * time.Second, round: func(ctx context.Context) (bool, error) {
 		closed, more, err := s.options.Ledger.CloseUnknown(ctx, 500)
 		s.metrics.closed.Add(float64(closed))
-		return more, err
+		return more && err == nil, err
 	}}
 }

@@ -20,6 +20,6 @@ func (s *Sweeper) expiry() loop {
 	return loop{name: "expiry", every: time.Second, round: func(ctx context.Context) (bool, error) {
 		ended, more, err := s.options.Ledger.Expire(ctx, deadlineRows)
 		s.metrics.expirations(ended)
-		return more, err
+		return more && err == nil, err
 	}}
 }

@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"duly.dev/duly/internal/machine"
@@ -27,13 +28,15 @@ func (s *Sweeper) judge() loop {
 			return false, err
 		}
 		again := false
+		var errs []error
 		for _, lane := range topics {
 			if lane == machine.DeadTopic {
 				continue // notices are copies of what the ledger keeps
 			}
 			lost, more, err := s.options.Ledger.Judge(ctx, lane, s.options.Watch.Unbroken(), judgeRows)
 			if err != nil {
-				return false, err
+				errs = append(errs, err) // the other lanes are judged all the same
+				continue
 			}
 			if lost > 0 {
 				s.metrics.reemitted.WithLabelValues(lane).Add(float64(lost))
@@ -41,6 +44,6 @@ func (s *Sweeper) judge() loop {
 			}
 			again = again || more
 		}
-		return again, nil
+		return again, errors.Join(errs...)
 	}}
 }

@@ -11,8 +11,8 @@ import (
 	"duly.dev/duly/internal/pause"
 )
 
-// loop is one sweep: a round of bounded work, at once again while there is more, else
-// after every.
+// loop is one sweep: a round of bounded work, at once again while there is more, also
+// where a part of it failed; else after every.
 type loop struct {
 	name  string
 	every time.Duration
@@ -60,7 +60,9 @@ func (r *runner) run(ctx context.Context, l loop) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			rest = wait.Next()
+			if rest = wait.Next(); more {
+				rest = 0
+			}
 			failures++
 			r.failures.WithLabelValues(l.name).Inc()
 			if l.lost != nil {

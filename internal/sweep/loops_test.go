@@ -67,23 +67,42 @@ func TestUnknownOutcomeIsClosedWhenNobodyAnswersInTime(t *testing.T) {
 // What a passed mark covers and nobody leased was lost on the bus.
 func TestLostReferencesAreAnnouncedAnewAfterAMinuteOfContact(t *testing.T) {
 	t.Parallel()
+	inBubble(t, losing)
+}
+
+// A lane that cannot be judged, since somebody has locked a row of it, stops no other.
+func TestLaneThatCannotBeJudgedStopsNoOther(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, r *rig) {
-		const holder = "relay"
-		ok, err := r.ClaimTopic(t.Context(), lane, holder, time.Hour)
-		require.NoError(t, err)
-		require.True(t, ok)
-		r.enqueue("lost", 4)
-		page, err := r.ReadOutbox(t.Context(), lane, holder, 10)
-		require.NoError(t, err)
-		require.NoError(t, r.Advance(t.Context(), lane, holder, page))
-		mark, err := r.IssueMark(t.Context(), lane, holder, []int32{0})
-		require.NoError(t, err)
-		require.NoError(t, r.PassMark(t.Context(), lane, 0, mark.Number))
-		wait(58 * time.Second)
-		require.InDelta(t, 0, testutil.ToFloat64(r.sweeper.metrics.reemitted.WithLabelValues(lane)), 0)
-		wait(10 * time.Second)
-		require.InDelta(t, 4, testutil.ToFloat64(r.sweeper.metrics.reemitted.WithLabelValues(lane)), 0)
+		other := r.kind
+		other.Name, other.Lane = "other", "first"
+		require.NoError(t, r.SyncKinds(t.Context(), []machine.Kind{r.kind, other}))
+		r.mu.Lock()
+		r.stuck = other.Lane
+		r.mu.Unlock()
+		losing(t, r)
+		require.Positive(t, testutil.ToFloat64(r.sweeper.metrics.failures.WithLabelValues("judge")))
 	})
+}
+
+// losing loses announcements of the lane, and sees them announced anew.
+func losing(t *testing.T, r *rig) {
+	t.Helper()
+	const holder = "relay"
+	ok, err := r.ClaimTopic(t.Context(), lane, holder, time.Hour)
+	require.NoError(t, err)
+	require.True(t, ok)
+	r.enqueue("lost", 4)
+	page, err := r.ReadOutbox(t.Context(), lane, holder, 10)
+	require.NoError(t, err)
+	require.NoError(t, r.Advance(t.Context(), lane, holder, page))
+	mark, err := r.IssueMark(t.Context(), lane, holder, []int32{0})
+	require.NoError(t, err)
+	require.NoError(t, r.PassMark(t.Context(), lane, 0, mark.Number))
+	wait(58 * time.Second)
+	require.InDelta(t, 0, testutil.ToFloat64(r.sweeper.metrics.reemitted.WithLabelValues(lane)), 0)
+	wait(10 * time.Second)
+	require.InDelta(t, 4, testutil.ToFloat64(r.sweeper.metrics.reemitted.WithLabelValues(lane)), 0)
 }
 
 func TestPatrolWalksAndTells(t *testing.T) {

@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -35,7 +36,19 @@ type rig struct {
 	step    time.Duration   // of the ledger's clock, as Now tells it
 	kept    []time.Duration // what KeepPartitions was called with
 	figures machine.Figures
-	alive   int // successful looks for dead workers
+	alive   int    // successful looks for dead workers
+	stuck   string // lane that cannot be judged
+}
+
+// Judge fails on the lane that is stuck.
+func (r *rig) Judge(ctx context.Context, lane string, contact time.Duration, limit int) (lost int, more bool, err error) {
+	r.mu.Lock()
+	stuck := r.stuck
+	r.mu.Unlock()
+	if lane == stuck {
+		return 0, false, errors.New("one of its jobs is locked")
+	}
+	return r.Ledger.Judge(ctx, lane, contact, limit)
 }
 
 // Now is the ledger's clock.
