@@ -2,9 +2,11 @@ package execute
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
+	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/pkg/job"
 )
 
@@ -24,17 +26,40 @@ func (l *lane) hold(claims []*claim, why job.Hold, d time.Duration) {
 		return
 	}
 	refs := refsOf(claims)
-	err := l.worker.persist(l.worker.soft, "holding references", func(ctx context.Context) error {
-		return l.worker.o.Ledger.HoldRefs(ctx, refs, why, d)
+	var locked []job.Ref
+	err := l.worker.persist(l.worker.soft, "holding references", func(ctx context.Context) (err error) {
+		locked, err = l.worker.o.Ledger.HoldRefs(ctx, refs, why, d)
+		return err
 	})
 	if err != nil {
 		leave(claims)
 		return
 	}
-	l.worker.metrics.held.WithLabelValues(string(why)).Add(float64(len(claims)))
+	var again []*claim
 	for _, c := range claims {
+		if slices.Contains(locked, c.ref) {
+			again = append(again, c)
+			continue
+		}
 		c.settled()
 	}
+	l.worker.metrics.held.WithLabelValues(string(why)).Add(float64(len(claims) - len(again)))
+	l.holdLater(again, why, d)
+}
+
+// holdLater holds jobs whose rows somebody has locked; the lane does not wait for it. The
+// order to stop gives their messages back.
+func (l *lane) holdLater(claims []*claim, why job.Hold, d time.Duration) {
+	if len(claims) == 0 {
+		return
+	}
+	go func() {
+		if !pause.For(l.worker.soft, lockedFor) {
+			leave(claims)
+			return
+		}
+		l.hold(claims, why, d)
+	}()
 }
 
 // holdUnknown holds jobs of a kind that this worker does not know: a newer worker

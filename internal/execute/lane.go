@@ -24,8 +24,9 @@ type Source interface {
 // Clerk takes what is no lease and no result.
 type Clerk interface {
 	// HoldRefs puts what is ready at its reference's emission back to scheduled for
-	// the given time, without fence or attempt. What is not ready there is left.
-	HoldRefs(ctx context.Context, refs []job.Ref, hold job.Hold, d time.Duration) error
+	// the given time, without fence or attempt. What is not ready there is left. It
+	// returns those whose rows somebody has locked, about which nothing was decided.
+	HoldRefs(ctx context.Context, refs []job.Ref, hold job.Hold, d time.Duration) (locked []job.Ref, err error)
 	// PassMark reports that a mark has passed a partition of the lane.
 	PassMark(ctx context.Context, lane string, partition int32, number int64) error
 	// Reject keeps a message that nobody understands.

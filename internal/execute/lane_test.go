@@ -195,6 +195,42 @@ func TestTroubleWithHoldingIsRetried(t *testing.T) {
 	})
 }
 
+// An open transaction of a producer has cancelled a job of a kind that this worker does not
+// know: the lane goes on, and the job is held once the row is free.
+func TestHoldOfALockedRowDoesNotHoldUpTheLane(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(r *rig) { r.books.busy = map[int64]bool{1: true} }, func(t *testing.T, r *rig) {
+		newer := r.kind.Kind
+		newer.Name = "greeting-v2"
+		r.putOf(newer, "locked")
+		r.put("b")
+		r.settle()
+		r.requireState(2, job.Delivered, 1)
+		r.pass(10 * time.Second)
+		require.Equal(t, job.Ready, r.books.row(1).State)
+		require.Equal(t, 1, r.broker.Depth("mail"), "its message stays in hand")
+		r.books.with(func() { r.books.busy = nil })
+		r.pass(lockedFor)
+		r.requireState(1, job.Scheduled, 0)
+		require.Zero(t, r.broker.Depth("mail"))
+		require.Equal(t, r.worker.lanes[0].slots.total, r.worker.lanes[0].slots.available())
+	})
+}
+
+func TestShutdownGivesBackWhatCouldNotBeHeld(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(r *rig) { r.books.busy = map[int64]bool{1: true} }, func(t *testing.T, r *rig) {
+		newer := r.kind.Kind
+		newer.Name = "greeting-v2"
+		r.putOf(newer, "locked")
+		r.settle()
+		require.NoError(t, r.shutdown())
+		r.settle()
+		_, released := r.counts()
+		require.Equal(t, 1, released)
+	})
+}
+
 func TestAcknowledgementThatFailsCostsNothing(t *testing.T) {
 	t.Parallel()
 	inBubble(t, nil, func(t *testing.T, r *rig) {

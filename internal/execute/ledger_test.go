@@ -56,7 +56,8 @@ type books struct {
 	beats    int
 	onLease  func(n int, r machine.LeaseRequest) fault
 	onSettle func(n int, reports []machine.Report) fault
-	locked   map[int64]bool // jobs whose rows somebody has locked
+	locked   map[int64]bool // jobs whose rows somebody has locked when they are settled
+	busy     map[int64]bool // and when they are leased or held
 	onBeat   func(n int) fault
 	onEach   func(doing string) error // every other call
 }
@@ -235,7 +236,17 @@ func (b *books) Lease(ctx context.Context, r machine.LeaseRequest) (out machine.
 		}
 	})
 	err = b.meet(ctx, f, func() (err error) {
+		var locked []machine.EarlyRef
+		b.with(func() {
+			r.Refs = slices.DeleteFunc(slices.Clone(r.Refs), func(ref job.Ref) bool {
+				if b.busy[ref.Job] {
+					locked = append(locked, machine.EarlyRef{Ref: ref, In: lockedFor, Locked: true})
+				}
+				return b.busy[ref.Job]
+			})
+		})
 		out, err = b.Ledger.Lease(context.WithoutCancel(ctx), r) // it may come late
+		out.Early = append(out.Early, locked...)
 		b.relay()
 		return err
 	})
@@ -317,12 +328,23 @@ func (b *books) LeasedBy(ctx context.Context, workerID string, refs []job.Ref) (
 	return b.Ledger.LeasedBy(ctx, workerID, refs)
 }
 
-func (b *books) HoldRefs(ctx context.Context, refs []job.Ref, why job.Hold, d time.Duration) error {
+func (b *books) HoldRefs(ctx context.Context, refs []job.Ref, why job.Hold, d time.Duration) (locked []job.Ref, err error) {
 	if err := b.each("hold"); err != nil {
-		return err
+		return nil, err
 	}
-	b.with(func() { b.held = append(b.held, holding{slices.Clone(refs), why, d}) })
-	return b.Ledger.HoldRefs(ctx, refs, why, d)
+	var free []job.Ref
+	b.with(func() {
+		for _, r := range refs {
+			if b.busy[r.Job] {
+				locked = append(locked, r)
+			} else {
+				free = append(free, r)
+			}
+		}
+		b.held = append(b.held, holding{slices.Clone(free), why, d})
+	})
+	_, err = b.Ledger.HoldRefs(ctx, free, why, d)
+	return locked, err
 }
 
 func (b *books) PassMark(ctx context.Context, lane string, partition int32, number int64) error {

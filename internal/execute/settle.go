@@ -67,7 +67,7 @@ type settling struct {
 	lockedUntil time.Time
 }
 
-// lockedFor is how long a report waits whose row somebody has locked.
+// lockedFor is how long a report, or a hold, waits whose row somebody has locked.
 const lockedFor = 500 * time.Millisecond
 
 func newSettling(w *Worker, capacity int) *settling {

@@ -108,7 +108,7 @@ func (m *mob) act() {
 	case 20:
 		err = m.inquire()
 	case 12:
-		err = m.HoldRefs(ctx, refs, job.HoldRate, time.Duration(m.rand.IntN(5))*time.Millisecond)
+		_, err = m.HoldRefs(ctx, refs, job.HoldRate, time.Duration(m.rand.IntN(5))*time.Millisecond)
 	case 13, 14:
 		_, err = m.Promote(ctx, machine.Position{}, 50)
 	case 15:

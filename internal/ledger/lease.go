@@ -194,7 +194,7 @@ func (l *Ledger) leaseDecided(ctx context.Context, tx pgx.Tx, req machine.LeaseR
 		case d.Found && d.Change.Refused == machine.Early:
 			leases.Early = append(leases.Early, machine.EarlyRef{Ref: refs[i], In: d.Row.WakeAt.Sub(now)})
 		case taken[rowID{refs[i].Job, refs[i].Generation}]:
-			leases.Early = append(leases.Early, machine.EarlyRef{Ref: refs[i], In: askAgain})
+			leases.Early = append(leases.Early, machine.EarlyRef{Ref: refs[i], In: askAgain, Locked: true})
 		default:
 			leases.Stale = append(leases.Stale, refs[i])
 		}

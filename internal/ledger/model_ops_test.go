@@ -237,8 +237,8 @@ func (tw *twins) hold() {
 	refs := []job.Ref{tw.ref(tw.key())}
 	d := time.Duration(rapid.IntRange(1, 10).Draw(tw.t, "hold")) * time.Minute
 	both(tw, "hold",
-		func() (any, error) { return nil, tw.pg.HoldRefs(tw.clock.ctx, refs, job.HoldPaused, d) },
-		func() (any, error) { return nil, tw.mem.HoldRefs(tw.clock.ctx, tw.inMem(refs), job.HoldPaused, d) })
+		func() (any, error) { return tw.pg.HoldRefs(tw.clock.ctx, refs, job.HoldPaused, d) },
+		func() (any, error) { return tw.mem.HoldRefs(tw.clock.ctx, tw.inMem(refs), job.HoldPaused, d) })
 }
 
 func (tw *twins) endWorker() {

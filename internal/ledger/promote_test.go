@@ -115,7 +115,8 @@ func TestPromotionDoesWhatTheMachineSays(t *testing.T) {
 		"held":  c.enqueue("held", 1)[0].Job,
 		"retry": c.enqueue("retry", 1)[0].Job,
 	}
-	require.NoError(t, c.HoldRefs(t.Context(), []job.Ref{{Job: ids["held"], Generation: 1, Emission: 1}}, job.HoldPaused, time.Hour))
+	_, err := c.HoldRefs(t.Context(), []job.Ref{{Job: ids["held"], Generation: 1, Emission: 1}}, job.HoldPaused, time.Hour)
+	require.NoError(t, err)
 	g := c.ask(c.worker, job.Ref{Job: ids["retry"], Generation: 1, Emission: 1}).Grants[0]
 	c.settle(g, job.NotDone(job.ClassTransient, job.CodeUnreachable, "refused"))
 	c.comeDue(2 * time.Hour)
@@ -214,7 +215,8 @@ func TestRetriesWaitForAMarkThatWasSentAfterThem(t *testing.T) {
 	c.exec(`UPDATE duly.mark SET issued_at = now() - interval '20 s'`)
 	c.redate(first, -time.Hour)
 	held := c.enqueue("held", 1)[0]
-	require.NoError(t, c.HoldRefs(t.Context(), []job.Ref{held}, job.HoldPaused, time.Hour))
+	_, err := c.HoldRefs(t.Context(), []job.Ref{held}, job.HoldPaused, time.Hour)
+	require.NoError(t, err)
 	c.redate(held.Job, -2*time.Hour)
 	p := c.promoteAll(100)
 	require.Equal(t, map[job.Waiting]int{job.WaitingHeld: 1}, p.Promoted, "only retries have an emission on its way")

@@ -113,12 +113,19 @@ func (l *Ledger) settleRest(ctx context.Context, w machine.Worker, reports []mac
 
 // HoldRefs puts what is ready at its reference's emission back to scheduled (held),
 // for the given time by the ledger's clock: no fence, no attempt. What is not ready
-// at that emission is left: its reference is stale. What has expired is ended.
-func (l *Ledger) HoldRefs(ctx context.Context, refs []job.Ref, hold job.Hold, d time.Duration) error {
+// at that emission is left: its reference is stale. What has expired is ended. It waits
+// for nobody: references of rows that somebody has locked are returned, to be held
+// later.
+func (l *Ledger) HoldRefs(ctx context.Context, refs []job.Ref, hold job.Hold, d time.Duration) (locked []job.Ref, err error) {
 	doing := fmt.Sprintf("holding %d references (%s)", len(refs), hold)
-	refs = slices.SortedFunc(slices.Values(refs), job.Ref.Compare)
-	jobs, generations, emissions := columns(refs)
-	return l.inTx(ctx, doing, func(tx pgx.Tx) error {
+	all := slices.SortedFunc(slices.Values(refs), job.Ref.Compare)
+	err = l.inTx(ctx, doing, func(tx pgx.Tx) error {
+		refs, taken, err := l.lockFree(ctx, tx, all)
+		locked = taken
+		if err != nil || len(refs) == 0 {
+			return err
+		}
+		jobs, generations, emissions := columns(refs)
 		held := make(map[rowID]bool)
 		var id rowID
 		batch := &pgx.Batch{}
@@ -140,7 +147,8 @@ func (l *Ledger) HoldRefs(ctx context.Context, refs []job.Ref, hold job.Hold, d 
 		if len(expired) == 0 {
 			return nil
 		}
-		_, _, err := l.decide(ctx, tx, expired)
+		_, _, err = l.decide(ctx, tx, expired)
 		return err
 	})
+	return locked, err
 }

@@ -138,12 +138,41 @@ func TestHoldCostsNeitherFenceNorAttempt(t *testing.T) {
 	c := newCrew(t)
 	refs := c.enqueue("held", 3)
 	leased := c.ask(c.worker, refs[2]).Grants[0]
-	require.NoError(t, c.HoldRefs(t.Context(), refs, job.HoldUnknownKind, time.Minute))
+	_, err := c.HoldRefs(t.Context(), refs, job.HoldUnknownKind, time.Minute)
+	require.NoError(t, err)
 	require.Equal(t, 2, c.count(`SELECT count(*)::int FROM duly.job WHERE state = 'scheduled' AND waiting = 'held' AND hold = 'unknown_kind'
 		AND fence = 0 AND attempt = 0 AND promote_at = wake_at AND wake_at > clock_timestamp() + interval '50 s'`))
 	state, _, _ := c.state(leased.Row.Job)
 	require.Equal(t, job.Leased, state, "a leased row is not held")
 	require.Len(t, c.ask(c.worker, refs[0]).Stale, 1, "its reference is settled")
+}
+
+// A producer's transaction that has cancelled a job and stays open must not keep the
+// others of the batch from being held, nor from being ended where they have expired.
+func TestHoldLeavesARowThatSomebodyHasLocked(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t)
+	refs := c.enqueue("locked", 4)
+	missing := job.Ref{Job: 1 << 40, Generation: 1, Emission: 1}
+	tx, err := c.pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = c.CancelIn(t.Context(), tx, machine.Cancellation{Kind: kind, Key: "locked-2", Actor: "producer", Reason: "no longer wanted"})
+	require.NoError(t, err)
+	c.exec(`UPDATE duly.job SET deadline = clock_timestamp() - interval '1 s', expires_at = clock_timestamp() - interval '1 s' WHERE id = $1`, refs[3].Job)
+	locked, err := c.HoldRefs(t.Context(), append(refs, missing), job.HoldSlots, time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, refs[2:3], locked)
+	for id, want := range map[int64]job.State{refs[0].Job: job.Scheduled, refs[1].Job: job.Scheduled, refs[2].Job: job.Ready, refs[3].Job: job.Quarantined} {
+		state, _, _ := c.state(id)
+		require.Equal(t, want, state)
+	}
+	require.NoError(t, tx.Rollback(t.Context()))
+	locked, err = c.HoldRefs(t.Context(), locked, job.HoldSlots, time.Minute)
+	require.NoError(t, err)
+	require.Empty(t, locked)
+	state, _, _ := c.state(refs[2].Job)
+	require.Equal(t, job.Scheduled, state)
+	ledgertest.Agrees(t, c.pool)
 }
 
 // A producer's transaction that has asked to cancel a leased job and stays open must

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+
+	"duly.dev/duly/pkg/job"
 )
 
 // A worker's batch holds the jobs of many producers. One of them may have a
@@ -39,4 +41,34 @@ func (l *Ledger) takenByOthers(ctx context.Context, tx pgx.Tx, targets []target,
 		return nil, fmt.Errorf("looking for %d rows: %w", len(jobs), err)
 	}
 	return taken, nil
+}
+
+// lockFree locks the rows of the references, in their order, without those that somebody
+// has locked. It returns the references of both; of the others there is no row.
+func (l *Ledger) lockFree(ctx context.Context, tx pgx.Tx, refs []job.Ref) (free, taken []job.Ref, err error) {
+	targets := make([]target, len(refs))
+	for i, r := range refs {
+		targets[i] = target{Job: r.Job, Generation: r.Generation}
+	}
+	rows, _, err := l.lock(ctx, tx, stmt("decide_lock_free"), targets)
+	if err != nil {
+		return nil, nil, err
+	}
+	found := make([]decision, len(refs))
+	for i, r := range refs {
+		_, found[i].Found = rows[rowID{r.Job, r.Generation}]
+	}
+	others, err := l.takenByOthers(ctx, tx, targets, found)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, r := range refs {
+		switch {
+		case found[i].Found:
+			free = append(free, r)
+		case others[rowID{r.Job, r.Generation}]:
+			taken = append(taken, r)
+		}
+	}
+	return free, taken, nil
 }

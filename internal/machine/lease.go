@@ -35,6 +35,8 @@ type Grant struct {
 type EarlyRef struct {
 	Ref job.Ref
 	In  time.Duration
+	// Locked: somebody else has locked its row.
+	Locked bool
 }
 
 // Leases is the ledger's answer to a LeaseRequest. Every reference of the request

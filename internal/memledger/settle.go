@@ -35,9 +35,9 @@ func (l *Ledger) Settle(ctx context.Context, w machine.Worker, reports []machine
 
 // HoldRefs puts what is ready at its reference's emission back to scheduled (held)
 // for the given time: no fence, no attempt. What is not ready at that emission is
-// left: its reference is stale. What has expired is ended.
-func (l *Ledger) HoldRefs(ctx context.Context, refs []job.Ref, hold job.Hold, d time.Duration) error {
-	return l.write(ctx, "HoldRefs", func(now time.Time) error {
+// left: its reference is stale. What has expired is ended. No row is ever locked here.
+func (l *Ledger) HoldRefs(ctx context.Context, refs []job.Ref, hold job.Hold, d time.Duration) (locked []job.Ref, err error) {
+	return nil, l.write(ctx, "HoldRefs", func(now time.Time) error {
 		var targets []target
 		distinct := slices.Compact(slices.SortedFunc(slices.Values(refs), job.Ref.Compare))
 		for _, r := range distinct {
