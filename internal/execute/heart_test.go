@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"duly.dev/duly/internal/channel"
+	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/job"
 )
 
@@ -202,5 +203,38 @@ func TestReadinessIsALeaseOrAHeartbeatWithAHealthyBus(t *testing.T) {
 		r.pass(30 * time.Second)
 		require.EqualValues(t, 2, claims.Load())
 		r.broker.Start()
+	})
+}
+
+// One bad hour of the ledger: no report is taken, and a lease comes out of a call whose reply
+// was lost. Its hand-back must not wait behind the reports, or the worker would be ended and
+// with it everything that it runs.
+func TestHeartDoesNotWaitForReports(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(r *rig) {
+		r.copies = true
+		r.books.onLease = func(n int, _ machine.LeaseRequest) fault {
+			if n == 1 {
+				return fault{fail: errReply, later: true}
+			}
+			return fault{}
+		}
+		r.books.onSettle = func(int, []machine.Report) fault { return fault{fail: errDown} }
+	}, func(t *testing.T, r *rig) {
+		r.put("lost")
+		r.settle()
+		r.books.comeLate()
+		for range (maxBatch + 2*r.options.Slots) / 4 {
+			r.put("a", "b", "c", "d")
+		}
+		r.pass(time.Minute)
+		require.Greater(t, r.broker.Depth("mail"), 4, "the reports that wait slow the intake down")
+		require.GreaterOrEqual(t, r.books.beats, 11)
+		r.books.with(func() { r.books.onSettle = nil })
+		r.pass(time.Minute)
+		require.Len(t, r.books.alive(), 1)
+		row := r.requireState(1, job.Delivered, 1)
+		require.Equal(t, int64(2), row.Fence, "it was handed back and not counted")
+		require.Zero(t, r.broker.Depth("mail"))
 	})
 }

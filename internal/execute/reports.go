@@ -4,7 +4,8 @@ import "sync"
 
 // reports hands endings from the attempts to the one goroutine that settles. It holds so
 // many at most: who brings more waits, which keeps its attempt's slot and so slows down
-// the intake.
+// the intake. The hand-back of a stranger has no slot, and never waits: who brings it is the
+// heart, on which every attempt of the worker lives.
 type reports struct {
 	most     int
 	arrived  chan struct{} // holds a token while endings are there; perhaps one more
@@ -27,7 +28,7 @@ func newReports(most int) *reports {
 func (r *reports) put(e *ending) {
 	r.mu.Lock()
 	r.pending++
-	for len(r.endings) >= r.most && !r.closed {
+	for e.attempt != nil && len(r.endings) >= r.most && !r.closed {
 		r.room.Wait()
 	}
 	first := len(r.endings) == 0 && !r.closed
