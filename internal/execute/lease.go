@@ -62,8 +62,7 @@ func (l *lane) pair(claims []*claim) []*claim {
 	kept := claims[:0:len(claims)]
 	for _, c := range claims {
 		if n := len(kept); n > 0 && kept[n-1].ref == c.ref {
-			other := kept[n-1]
-			c.twin, other.twin = other.twin, c
+			kept[n-1].join(c)
 			l.slots.give(1)
 			continue
 		}
@@ -179,7 +178,8 @@ func (l *lane) stale(k *kind, claims []*claim) {
 	k.stale.Add(float64(len(claims)))
 }
 
-// early waits for references that come within a second. Those that come later are
+// early waits for references that come within a second, or whose rows somebody has locked
+// for the moment. Those that come later are
 // settled by the schedule that the ledger holds: it promotes them.
 func (l *lane) early(k *kind, refs []machine.EarlyRef, asked *asking) {
 	if len(refs) == 0 {
@@ -190,18 +190,22 @@ func (l *lane) early(k *kind, refs []machine.EarlyRef, asked *asking) {
 	n := 0
 	for _, e := range refs {
 		c := asked.take(e.Ref)
-		switch {
-		case c == nil:
+		if c == nil {
 			continue
-		case e.In < soon:
-			again, in = append(again, c), max(in, e.In)
-		default:
-			c.settled()
-			n++
 		}
+		if e.Locked {
+			k.locked.Inc()
+		} else {
+			k.early.Inc()
+		}
+		if e.In < soon {
+			again, in = append(again, c), max(in, e.In)
+			continue
+		}
+		c.settled()
+		n++
 	}
 	l.slots.give(n)
-	k.early.Add(float64(n + len(again)))
 	if len(again) > 0 {
 		time.AfterFunc(in, func() { l.inbox.put(parcel{kind: k.Name, claims: again}) })
 	}

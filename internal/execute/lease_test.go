@@ -4,8 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"duly.dev/duly/internal/bus"
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/job"
 )
@@ -387,4 +389,55 @@ func TestWhatALeaseCallMayStillBringIsNotHandedBack(t *testing.T) {
 	admitted, known := s.returned(c, []*attempt{{id: id}})
 	require.Len(t, admitted, 1)
 	require.Empty(t, known)
+}
+
+func TestRowThatSomebodyHasLockedIsAskedForAgainAndIsNoEarlyRetry(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(r *rig) { r.books.busy = map[int64]bool{1: true} }, func(t *testing.T, r *rig) {
+		r.put("locked", "free")
+		r.pass(5 * time.Second)
+		require.Equal(t, []string{"free"}, r.performer.began())
+		require.InDelta(t, 10, testutil.ToFloat64(r.worker.kinds["greeting"].locked), 1)
+		require.Zero(t, testutil.ToFloat64(r.worker.kinds["greeting"].early))
+		r.books.with(func() { r.books.busy = nil })
+		r.pass(time.Second)
+		require.Equal(t, []string{"free", "locked"}, r.performer.began())
+		require.Zero(t, r.broker.Depth("mail"))
+	})
+}
+
+// slip is a message in hand that counts its acknowledgements.
+type slip struct {
+	bus.Delivery
+	acks int
+}
+
+func (s *slip) Ack() error { s.acks++; return nil }
+
+// Two copies of a reference that came together and were early meet a third: none of the
+// three may be forgotten, whoever is first.
+func TestTwinsThatAreTwinsAlreadyAllEnd(t *testing.T) {
+	t.Parallel()
+	ref := job.Ref{Job: 1, Generation: 1, Emission: 1}
+	for name, order := range map[string][]int{"the pair first": {0, 2}, "the third first": {2, 0}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := &lane{slots: newSlots(3)}
+			require.Equal(t, 3, l.slots.take(3))
+			slips := make([]*slip, 3)
+			claims := make([]*claim, 3)
+			for i := range claims {
+				slips[i] = &slip{}
+				claims[i] = newMessage(l, slips[i], []job.Ref{ref})[0]
+			}
+			require.Len(t, l.pair([]*claim{claims[0], claims[1]}), 1)
+			kept := l.pair([]*claim{claims[order[0]], claims[order[1]]})
+			require.Len(t, kept, 1)
+			kept[0].settled()
+			for i, s := range slips {
+				require.Equal(t, 1, s.acks, "message %d", i)
+			}
+			require.Equal(t, 2, l.slots.available())
+		})
+	}
 }

@@ -42,6 +42,15 @@ func newMessage(l *lane, d bus.Delivery, refs []job.Ref) []*claim {
 	return claims
 }
 
+// join makes the other claim, which may have twins of its own, a twin of this one.
+func (c *claim) join(other *claim) {
+	last := other
+	for last.twin != nil {
+		last = last.twin
+	}
+	c.twin, last.twin = other, c.twin
+}
+
 // settled tells the message that the ledger has committed what became of the
 // reference.
 func (c *claim) settled() {

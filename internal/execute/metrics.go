@@ -13,6 +13,7 @@ type metrics struct {
 	attempts      *prometheus.CounterVec
 	stale         *prometheus.CounterVec
 	early         *prometheus.CounterVec
+	locked        *prometheus.CounterVec
 	held          *prometheus.CounterVec
 	refused       *prometheus.CounterVec
 	late          *prometheus.CounterVec
@@ -62,6 +63,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			"kind", "outcome", "class", "code"),
 		stale:   counters("stale_references_total", "References that could not be leased any more and were dropped.", "kind"),
 		early:   counters("early_references_total", "References of retries that came before their time.", "kind"),
+		locked:  counters("locked_references_total", "References whose rows somebody else had locked when they were asked for, each time; they are asked for again.", "kind"),
 		held:    counters("held_references_total", "References whose jobs were held, by reason.", "reason"),
 		refused: counters("refused_begins_total", "Attempts that were leased and not begun, by reason.", "reason"),
 		late:    counters("late_reports_total", "Reports that came after their lease was over and were kept as evidence.", "outcome"),
@@ -95,6 +97,7 @@ func (m *metrics) kind(k Kind) *kind {
 	return &kind{
 		Kind:  k,
 		delay: m.leaseDelay.WithLabelValues(k.Name), stale: m.stale.WithLabelValues(k.Name), early: m.early.WithLabelValues(k.Name),
+		locked: m.locked.WithLabelValues(k.Name),
 	}
 }
 

@@ -100,8 +100,8 @@ type Worker struct {
 // kind is a Kind with its own counters.
 type kind struct {
 	Kind
-	delay        prometheus.Observer
-	stale, early prometheus.Counter
+	delay                prometheus.Observer
+	stale, early, locked prometheus.Counter
 }
 
 // Defaults of Options.
