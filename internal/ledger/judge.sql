@@ -21,14 +21,17 @@ ORDER BY number DESC LIMIT 1
 
 -- name: judge_lost
 -- $1 jobs, $2 generations, $3 emissions, $4 the outbox rows that they stand in. Those
--- that are still ready at that emission: their announcement was lost. What was set
--- aside and waits for its next try was not. No locks.
+-- that are still ready at that emission: their announcement was lost. Not so what was
+-- set aside: a row that was taken is judged, those of the tries before it are not, and
+-- while it waits for its next try none is. No locks.
 SELECT DISTINCT t.job, t.generation, t.emission
 FROM unnest($1::bigint[], $2::integer[], $3::integer[], $4::bigint[]) AS t (job, generation, emission, outbox)
 JOIN duly.job j ON j.id = t.job AND j.generation = t.generation
 WHERE j.state = 'ready' AND j.emission = t.emission AND j.successor IS NULL
   AND NOT EXISTS (SELECT FROM duly.unsendable u
-                  WHERE u.outbox_id = t.outbox AND u.retried IS NULL AND t.job = ANY (u.jobs))
+                  CROSS JOIN LATERAL unnest(u.jobs, u.generations, u.emissions) AS s (job, generation, emission)
+                  WHERE (u.retried IS NULL OR u.outbox_id <> t.outbox) AND t.job = ANY (u.jobs)
+                    AND s.job = t.job AND s.generation = t.generation AND s.emission = t.emission)
 
 -- name: judge_move
 -- $1 topic, $2 whether the pass ends, $3 its snapshot, $4 its mark, $5 xid and $6 id of the

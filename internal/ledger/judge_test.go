@@ -347,3 +347,54 @@ func TestWhatIsSetAsideIsNotJudgedLost(t *testing.T) {
 	b.ripen()
 	require.Equal(t, 3, b.judge(10), "a try that was taken is judged like any other row")
 }
+
+// What the broker refuses stays with the ledger, which tries it ever more rarely. None of its
+// tries is a loss, however long the first lies behind a mark that has passed.
+func TestWhatTheBrokerRefusesIsNeverJudgedLost(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.claim(lane)
+	refs := b.enqueue("a", 1)
+	b.setAside()
+	b.pass(0, b.mark(0).Number)
+	for try := range int32(3) {
+		require.Equal(t, 1, b.retryUnsendable())
+		if try == 1 {
+			b.ripen()
+			require.Zero(t, b.judge(10), "its next try is on its way")
+		}
+		b.setAside()
+		b.pass(0, b.mark(0).Number)
+		b.ripen()
+		require.Zero(t, b.judge(10))
+		all := b.unsendable()
+		require.Len(t, all, 1)
+		require.Equal(t, try+2, all[0].Tries)
+		require.Equal(t, refs, all[0].Refs, "no emission but the first")
+	}
+	require.Equal(t, 1, b.retryUnsendable())
+	require.Len(t, b.announced(), 1)
+	b.pass(0, b.mark(0).Number)
+	b.ripen()
+	require.Equal(t, 1, b.judge(10), "what was taken at last can be lost")
+}
+
+// A producer's transaction that has cancelled a job and stays open must not stop the judge
+// for as long as a round may take; and since a row is judged once, nothing is passed over.
+func TestJudgeDoesNotWaitForARowThatSomebodyHasLocked(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.claim(lane)
+	b.enqueue("locked", 3)
+	b.announced()
+	b.pass(0, b.mark(0).Number)
+	b.ripen()
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = b.CancelIn(t.Context(), tx, machine.Cancellation{Kind: kind, Key: "locked-1", Actor: "producer", Reason: "no longer wanted"})
+	require.NoError(t, err)
+	_, _, err = b.Judge(t.Context(), lane, contact, 10)
+	require.ErrorContains(t, err, "a transaction that is open has locked one of its jobs")
+	require.NoError(t, tx.Commit(t.Context()))
+	require.Equal(t, 2, b.judge(10))
+}

@@ -363,6 +363,33 @@ func TestWhatCannotBeSentIsTriedAgainAndDroppedWhenItIsStale(t *testing.T) {
 	})
 }
 
+// None of the tries of what the broker refuses is a loss, until one was taken.
+func TestWhatIsSetAsideIsNotJudgedLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.enqueue("k")
+		judge := func() int {
+			mark, err := b.IssueMark(t.Context(), "mail", b.holder, []int32{0})
+			require.NoError(t, err)
+			require.NoError(t, b.PassMark(t.Context(), "mail", 0, mark.Number))
+			time.Sleep(machine.JudgeAfter)
+			lost, _, err := b.Judge(t.Context(), "mail", time.Hour, 10)
+			require.NoError(t, err)
+			return lost
+		}
+		for range 3 {
+			require.NoError(t, b.SetAside(t.Context(), "mail", b.relayed("mail"), errors.New("too large")))
+			require.Zero(t, judge())
+			n, err := b.RetryUnsendable(t.Context(), "mail")
+			require.NoError(t, err)
+			require.Equal(t, 1, n)
+		}
+		b.relayed("mail")
+		require.Equal(t, 1, judge())
+	})
+}
+
 func TestG9OneRecoveryKeyMakesOneSuccessor(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -429,7 +456,8 @@ func TestAHoldCostsNoAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		ref := b.enqueue("k")
-		require.NoError(t, b.HoldRefs(t.Context(), []job.Ref{ref, ref}, job.HoldPaused, time.Minute))
+		_, err := b.HoldRefs(t.Context(), []job.Ref{ref, ref}, job.HoldPaused, time.Minute)
+		require.NoError(t, err)
 		require.Equal(t, job.WaitingHeld, b.row("k").Waiting)
 		require.Len(t, b.lease(ref).Stale, 1)
 		time.Sleep(time.Minute)

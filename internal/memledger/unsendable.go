@@ -10,7 +10,7 @@ import (
 )
 
 // aside is what the broker would not take. retried is where in its topic its next
-// try ends; 0 while it waits for that.
+// try ends; 0 while it waits for that, -1 before its first failed.
 type aside struct {
 	machine.Unsendable
 	at      time.Time // delayed until
@@ -30,16 +30,26 @@ func (l *Ledger) SetAside(ctx context.Context, name string, rows []machine.Outbo
 		for _, r := range rows {
 			i := slices.IndexFunc(l.aside, func(a *aside) bool { return a.Outbox == r.ID })
 			if i < 0 {
-				l.aside = append(l.aside, &aside{Unsendable: machine.Unsendable{Outbox: r.ID, Topic: name, Kind: r.Kind, Since: now}, at: r.At})
+				l.aside = append(l.aside, &aside{Unsendable: machine.Unsendable{Outbox: r.ID, Topic: name, Kind: r.Kind, Since: now}, at: r.At, retried: -1})
 				i = len(l.aside) - 1
 			}
-			a := l.aside[i]
-			a.Refs, a.Error, a.retried = slices.Clone(r.Refs), job.Storable(cause.Error(), job.MaxDetail), 0
-			a.Next = now.Add(min(slowestTry, firstTry<<min(a.Tries, 10)))
-			a.Tries++
+			l.aside[i].failed(now, r.Refs, cause)
 		}
 		return nil
 	})
+}
+
+// failed notes that a try failed, or one more part of its row.
+func (a *aside) failed(now time.Time, refs []job.Ref, cause error) {
+	a.Error = job.Storable(cause.Error(), job.MaxDetail)
+	switch {
+	case a.retried != 0:
+		a.Refs, a.retried = slices.Clone(refs), 0
+		a.Next = now.Add(min(slowestTry, firstTry<<min(a.Tries, 10)))
+		a.Tries++
+	case slices.ContainsFunc(refs, func(r job.Ref) bool { return !slices.Contains(a.Refs, r) }):
+		a.Refs = append(a.Refs, refs...)
+	}
 }
 
 // RetryUnsendable writes the next try of what was set aside on the topic and is due,
@@ -73,10 +83,11 @@ func (l *Ledger) awaited(r job.Ref) bool {
 	return g != nil && g.row.Current() && g.row.Emission == r.Emission && (g.row.State == job.Ready || g.row.State == job.Scheduled)
 }
 
-// isAside reports whether the reference of the outbox row waits for its next try.
+// isAside reports whether the reference was set aside and is not to be judged by the outbox
+// row: that one failed, or another was the newest try.
 func (l *Ledger) isAside(outbox int64, r job.Ref) bool {
 	return slices.ContainsFunc(l.aside, func(a *aside) bool {
-		return a.Outbox == outbox && a.retried == 0 && slices.ContainsFunc(a.Refs, func(s job.Ref) bool { return s.Job == r.Job })
+		return (a.retried == 0 || a.Outbox != outbox) && slices.Contains(a.Refs, r)
 	})
 }
 
