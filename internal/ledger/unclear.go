@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,13 +15,8 @@ import (
 // lease may be committed after the caller has read back and found nothing, so every
 // heartbeat looks again, until no statement can be running any more.
 type unclearLeases struct {
-	mu   sync.Mutex
-	refs map[string][]unclearRef // by worker
-}
-
-type unclearRef struct {
-	ref   job.Ref
-	until time.Time
+	mu    sync.Mutex
+	until map[string]map[job.Ref]time.Time // by worker
 }
 
 // unclearFor is longer than a lost statement can go on in the server: the lease
@@ -33,30 +30,34 @@ func (u *unclearLeases) note(worker string, refs []job.Ref, err error) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.refs == nil {
-		u.refs = make(map[string][]unclearRef)
+	now := time.Now()
+	u.forget(now)
+	if u.until == nil {
+		u.until = make(map[string]map[job.Ref]time.Time)
 	}
-	until := time.Now().Add(unclearFor)
+	if u.until[worker] == nil {
+		u.until[worker] = make(map[job.Ref]time.Time)
+	}
 	for _, r := range refs {
-		u.refs[worker] = append(u.refs[worker], unclearRef{r, until})
+		u.until[worker][r] = now.Add(unclearFor)
 	}
 }
 
-// of returns the references to look for, and forgets those that are old.
+// of returns the references to look for.
 func (u *unclearLeases) of(worker string) []job.Ref {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	var refs []job.Ref
-	kept := u.refs[worker][:0]
-	for _, r := range u.refs[worker] {
-		if time.Now().Before(r.until) {
-			kept, refs = append(kept, r), append(refs, r.ref)
+	u.forget(time.Now())
+	return slices.SortedFunc(maps.Keys(u.until[worker]), job.Ref.Compare)
+}
+
+// forget forgets what is old, also of workers that have ended and ask no more. Called
+// with the lock held.
+func (u *unclearLeases) forget(now time.Time) {
+	for worker, refs := range u.until {
+		maps.DeleteFunc(refs, func(_ job.Ref, until time.Time) bool { return !now.Before(until) })
+		if len(refs) == 0 {
+			delete(u.until, worker)
 		}
 	}
-	if len(kept) == 0 {
-		delete(u.refs, worker)
-	} else {
-		u.refs[worker] = kept
-	}
-	return refs
 }
