@@ -92,8 +92,9 @@ type Consumer interface {
 	// ErrClosed after Close. Broker trouble is retried inside, with backoff. Calls wait
 	// for one another: a consumer is for one loop.
 	Receive(ctx context.Context, max int) ([]Delivery, error)
-	// Close stops receiving. Deliveries that are out can still be acknowledged
-	// until the bus itself is closed.
+	// Close stops receiving. Deliveries that are out can still be acknowledged for a
+	// moment. Where a broker gives the messages behind them to nobody else meanwhile, no
+	// longer than that: what is acknowledged later comes again, and is stale.
 	Close() error
 }
 

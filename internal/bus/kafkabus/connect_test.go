@@ -16,11 +16,14 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"duly.dev/duly/internal/bus/kafkabus"
 )
@@ -160,4 +163,39 @@ func (r *record) String() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.text.String()
+}
+
+// A fault that is over must not count against a lane on which nothing comes.
+func TestAPassingErrorOfAPartitionDoesNotKeepAnIdleLaneUnhealthy(t *testing.T) {
+	t.Parallel()
+	s := startFake(t)
+	b := ready(t, s, kafkabus.Options{Partitions: 1})
+	publish(t, b, 1, 1)
+	ack(t, receive(t, consume(t, b), 1)...)
+	require.NoError(t, b.Healthy())
+	var denied atomic.Bool
+	denied.Store(true)
+	s.cluster.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		s.cluster.KeepControl()
+		request := r.(*kmsg.FetchRequest)
+		if !denied.Load() || len(request.Topics) == 0 {
+			return nil, nil, false
+		}
+		response := request.ResponseKind().(*kmsg.FetchResponse)
+		for _, topic := range request.Topics {
+			refused := kmsg.NewFetchResponseTopic()
+			refused.Topic, refused.TopicID = topic.Topic, topic.TopicID
+			for _, p := range topic.Partitions {
+				one := kmsg.NewFetchResponseTopicPartition()
+				one.Partition, one.ErrorCode = p.Partition, kerr.TopicAuthorizationFailed.Code
+				refused.Partitions = append(refused.Partitions, one)
+			}
+			response.Topics = append(response.Topics, refused)
+		}
+		return response, nil, true
+	})
+	require.Eventually(t, func() bool { return b.Healthy() != nil }, patience, 20*time.Millisecond)
+	require.ErrorContains(t, b.Healthy(), kerr.TopicAuthorizationFailed.Message)
+	denied.Store(false)
+	require.Eventually(t, func() bool { return b.Healthy() == nil }, patience, 20*time.Millisecond)
 }

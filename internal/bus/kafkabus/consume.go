@@ -102,8 +102,10 @@ func (c *consumer) ended(ctx context.Context) error {
 	}
 }
 
-// Close stops receiving. What is out can be acknowledged for a while: the last consumer of
-// a group leaves it when nothing is out, or soon.
+// Close stops receiving. What is out can be acknowledged for a moment: the last consumer of
+// a group leaves it when nothing is out, or after 3 s (a third of a shorter session).
+// Effects may take longer than that, and what waits behind them in their partitions should
+// not have to.
 func (c *consumer) Close() error {
 	c.ending.Do(func() {
 		close(c.closed)

@@ -24,8 +24,9 @@
 // is remembered nowhere else. After a crash it comes again, and is stale, as the ledger says.
 //
 // Where a partition begins is committed too, as soon as something of it came. A log that
-// lost its end is read from its start; were the old offset left with the group, the log could
-// grow to it, and the next consumer would pass over everything in between. A group that has
+// lost its end is read from where it begins to differ, or from its start where nobody can say;
+// were the old offset left with the group, the log could grow to it, and the next consumer
+// would pass over everything in between. A group that has
 // committed nothing starts at the earliest message, and so does one whose offset is out of
 // range; never at the end.
 //

@@ -27,7 +27,8 @@ type member struct {
 	changed   chan struct{} // closed, and replaced, when there may be something new
 	consumers int
 	session   *session // nil while it is not in the group
-	trouble   error    // why it is not, or gets nothing
+	trouble   error    // why it is not
+	refusal   refusal  // what the brokers said instead of messages
 	next      int      // which partition is asked first
 }
 
@@ -47,13 +48,34 @@ func (m *member) announce() {
 func (m *member) healthy() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.trouble == nil || m.consumers == 0 {
+	trouble := m.trouble
+	if trouble == nil && time.Since(m.refusal.at) < refusalStands {
+		trouble = m.refusal.err
+	}
+	if trouble == nil || m.consumers == 0 {
 		return nil
 	}
-	return fmt.Errorf("nothing can be received from %s: %w", m.label, m.trouble)
+	return fmt.Errorf("nothing can be received from %s: %w", m.label, trouble)
 }
 
-// worry remembers why nothing can be received, nil that it can.
+// refusal is an error that came in place of messages, and when it came last.
+type refusal struct {
+	err error
+	at  time.Time
+}
+
+// refusalStands is for how long a refusal counts: one that stands comes with every poll,
+// and nothing comes with those of a lane that is idle and well again.
+const refusalStands = 10 * time.Second
+
+// refused notes that the brokers refuse to say what there is.
+func (m *member) refused(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.refusal = refusal{err, time.Now()}
+}
+
+// worry remembers why the group cannot be joined.
 func (m *member) worry(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -224,7 +246,7 @@ func (m *member) attach(s *session) bool {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.session, m.trouble = s, nil
+	m.session, m.trouble, m.refusal = s, nil, refusal{}
 	m.announce()
 	b.work.Go(s.poll)
 	b.work.Go(s.commitLoop)

@@ -131,7 +131,7 @@ func (s *session) takeIn(fetches kgo.Fetches) {
 		}
 	})
 	if came {
-		m.trouble = nil
+		m.refusal = refusal{}
 		m.announce()
 		s.wake() // where a partition begins is committed
 	}
@@ -184,11 +184,11 @@ func (s *session) troubles(fetches kgo.Fetches) {
 		case isGone(err):
 			gone = true
 		case errors.As(err, &loss):
-			m.bus.options.Log.Error("a partition lost messages; it is read anew from its start", "topic", topic, "partition", id, "error", err)
+			m.bus.options.Log.Error("a partition lost messages; it is read anew from where the error says", "topic", topic, "partition", id, "error", err)
 		case kerr.IsRetriable(err): // the client repairs it
 		default:
 			bad = true
-			m.worry(err)
+			m.refused(err)
 			m.bus.options.Log.Warn("receiving", "topic", m.label, "partition", id, "error", err)
 		}
 	})
@@ -273,7 +273,7 @@ func (s *session) assigned(_ context.Context, _ *kgo.Client, added map[string][]
 			s.order = append(s.order, newPartition(s, name, id))
 		}
 	}
-	m.trouble = nil
+	m.refusal = refusal{}
 }
 
 // revoke hands partitions over: nothing more is handed out of them; what is in hand gets a

@@ -22,12 +22,12 @@ func PublishErrors(r prometheus.Registerer) *prometheus.CounterVec {
 
 // Redelivered counts messages that came before.
 func Redelivered(r prometheus.Registerer) *prometheus.CounterVec {
-	return Counter(r, "redelivered_messages_total", "Messages received for a second time or more.")
+	return Counter(r, "redelivered_messages_total", "Messages received for a second time or more. Of Kafka, only those that this process had given back: its brokers do not say what others have had.")
 }
 
 // Recreated counts what was gone from the broker.
 func Recreated(r prometheus.Registerer) *prometheus.CounterVec {
-	return Counter(r, "recreated_total", "Streams, topics and consumers that were gone and were made anew; what was in them is judged lost.")
+	return Counter(r, "recreated_total", "Streams, topics and consumers that were gone and were made anew, and partitions whose log had lost its end, once others stand there; what was in them is judged lost.")
 }
 
 // Counter makes or finds a counter by topic; a nil registerer drops it.
