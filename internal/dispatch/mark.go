@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/failpoint"
 	"duly.dev/duly/internal/machine"
 )
 
@@ -70,6 +71,9 @@ func (m *marker) send(ctx context.Context) error {
 		return err
 	}
 	m.moved, m.stood = false, true
+	if err := failpoint.At(failpoint.MarkIssued); err != nil {
+		return err
+	}
 	messages, err := markMessages(mark)
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"duly.dev/duly/internal/failpoint"
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/internal/pause"
 )
@@ -306,11 +307,17 @@ func (r *relay) relay(ctx context.Context) (sight, error) {
 		return sawNothing, nil
 	}
 	r.metrics.behind(r.topic, began.Sub(r.empty))
+	if err := failpoint.At(failpoint.RelayRead); err != nil {
+		return sawNothing, err
+	}
 	messages, refs, err := r.messages(ctx, page.Rows)
 	if err != nil {
 		return sawNothing, err
 	}
 	if err := r.publisher.publish(ctx, messages); err != nil {
+		return sawNothing, err
+	}
+	if err := failpoint.At(failpoint.RelayPublished); err != nil {
 		return sawNothing, err
 	}
 	if err := r.ledger.Advance(ctx, r.topic, r.holder, page); err != nil {

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"duly.dev/duly/internal/failpoint"
 )
 
 // ErrLeftOver: the worker stopped although something was not committed. Nothing is
@@ -60,6 +62,7 @@ func (w *Worker) cut() {
 
 // endRow ends the worker's own row, so that nobody has to find out.
 func (w *Worker) endRow() error {
+	failpoint.Pass(failpoint.WorkerDrained)
 	w.board.mu.Lock()
 	s := w.board.current
 	w.board.mu.Unlock()

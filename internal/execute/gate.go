@@ -3,6 +3,8 @@ package execute
 import (
 	"fmt"
 	"time"
+
+	"duly.dev/duly/internal/failpoint"
 )
 
 // refusal is why an attempt must not begin. The set is closed; it is a metric label.
@@ -44,6 +46,7 @@ func (a *attempt) begin() error {
 		return errNotBegun{why}
 	}
 	a.begun.Store(true)
+	failpoint.Pass(failpoint.WorkerBegun)
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/internal/failpoint"
 	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/pkg/job"
 )
@@ -91,6 +92,7 @@ func (l *lane) receive(ctx context.Context) error {
 
 // accept sorts a message by what it is.
 func (l *lane) accept(ctx context.Context, d bus.Delivery) {
+	failpoint.Pass(failpoint.WorkerReceived)
 	switch m := d.Message(); m.Type {
 	case bus.TypeWork:
 		received, err := bus.DecodeEnvelope(m.Body)
@@ -184,6 +186,7 @@ func (l *lane) handle(ctx context.Context, parcels []parcel) {
 
 // pass reports a mark behind all that was received before it, then acknowledges it.
 func (l *lane) pass(p *passing) {
+	failpoint.Pass(failpoint.MarkDelivered)
 	err := l.worker.persist(l.worker.soft, "passing a mark on", func(ctx context.Context) error {
 		return l.worker.o.Ledger.PassMark(ctx, l.name, p.partition, p.mark.Number)
 	})
@@ -195,7 +198,13 @@ func (l *lane) pass(p *passing) {
 	l.ack(p.delivery)
 }
 
-func (l *lane) ack(d bus.Delivery) { l.done("acknowledge", d.Ack()) }
+func (l *lane) ack(d bus.Delivery) {
+	if failpoint.At(failpoint.WorkerAck) != nil {
+		l.release(d) // what was not acknowledged comes again
+		return
+	}
+	l.done("acknowledge", d.Ack())
+}
 
 func (l *lane) release(d bus.Delivery) { l.done("give back", d.Release()) }
 

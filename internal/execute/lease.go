@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"duly.dev/duly/internal/failpoint"
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/pkg/job"
@@ -123,6 +124,7 @@ func (l *lane) leaseOnce(ctx context.Context, s *session, k *kind, claims []*cla
 	asked := asking{claims: claims}
 	attempts, known := s.returned(out, l.newAttempts(s, k, sent, leases.Grants, &asked))
 	for _, a := range attempts {
+		failpoint.Pass(failpoint.WorkerLeased)
 		l.worker.metrics.observeLease(k, &a.grant.Row)
 	}
 	l.worker.crew.start(attempts)

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"duly.dev/duly/internal/failpoint"
 	"duly.dev/duly/internal/traceparent"
 	"duly.dev/duly/pkg/job"
 )
@@ -41,6 +42,7 @@ func (w *Worker) perform(a *attempt) {
 		return
 	}
 	result = a.kind.Performer.Deliver(ctx, a.effect(ctx))
+	failpoint.Pass(failpoint.WorkerDone)
 }
 
 // judge makes a channel's result fit to be reported: storable, and no more certain

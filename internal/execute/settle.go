@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"duly.dev/duly/internal/failpoint"
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/pkg/job"
@@ -302,6 +303,7 @@ func (s *settling) giveUp(ctx context.Context, e *ending) bool {
 // committed does what waits for the commit: it forgets the attempts, closes the
 // messages, counts and logs.
 func (s *settling) committed(ctx context.Context, part []*ending, settled []machine.Settled) {
+	failpoint.Pass(failpoint.WorkerSettled)
 	s.worker.metrics.settleBatch.Observe(float64(len(part)))
 	ids := make([]machine.Attempt, len(part))
 	for i, e := range part {

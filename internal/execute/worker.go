@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"duly.dev/duly/internal/channel"
+	"duly.dev/duly/internal/failpoint"
 	"duly.dev/duly/internal/machine"
 )
 
@@ -245,6 +246,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	<-soft.Done()
 	end := time.Now().Add(w.o.Drain)
 	w.drainEnd.Store(&end)
+	failpoint.Pass(failpoint.WorkerDraining)
 	w.log.InfoContext(ctx, "draining", "until", end)
 	err := receiving.Wait()
 	// What others can have goes to them now, not when the last effect has ended.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"duly.dev/duly/internal/failpoint"
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/job"
 )
@@ -118,6 +119,9 @@ func (l *Ledger) Answer(ctx context.Context, replies []machine.Reply) ([]machine
 			for n, d := range decisions {
 				answered[decided[n]] = machine.Answered{Found: d.Found, State: d.Row.State, Refused: d.Change.Refused}
 			}
+		}
+		if err := failpoint.At(failpoint.LookupAnswered); err != nil {
+			return err
 		}
 		return noteReplies(ctx, tx, replies)
 	})

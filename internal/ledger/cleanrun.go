@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"duly.dev/duly/internal/failpoint"
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/internal/pause"
 )
@@ -114,6 +115,9 @@ func (c *Cleaner) Clean(ctx context.Context, limit int, hold time.Duration) ([]m
 	if err != nil || len(tasks) == 0 {
 		return outcomes, err
 	}
+	if err := failpoint.At(failpoint.CleanupTaken); err != nil {
+		return outcomes, err
+	}
 	ran, err := c.run(ctx, tasks)
 	if err != nil {
 		c.careful.Store(int64(2 * len(tasks)))
@@ -154,6 +158,9 @@ func (c *Cleaner) run(stopping context.Context, tasks []machine.CleanupTask) (ou
 		}
 		if err := back.note(ctx, tx, "cleanup_back", func(int) {}); err != nil {
 			return fmt.Errorf("handing back cleanups: %w", err)
+		}
+		if err := failpoint.At(failpoint.CleanupRan); err != nil {
+			return err
 		}
 		outcomes, err = c.ledger.noteCleanups(ctx, tx, results)
 		if err == nil && slices.Contains(outcomes, machine.CleanupStale) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"duly.dev/duly/internal/failpoint"
 	"duly.dev/duly/internal/machine"
 )
 
@@ -44,6 +45,9 @@ func (l *Ledger) Expire(ctx context.Context, limit int) (ended machine.Tally, mo
 				return err
 			}
 			count(decisions, ended)
+		}
+		if err := failpoint.At(failpoint.ExpireDecided); err != nil {
+			return err
 		}
 		return move(ctx, tx, name, *last, *id)
 	})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"duly.dev/duly/internal/failpoint"
 	"duly.dev/duly/internal/machine"
 )
 
@@ -42,6 +43,9 @@ func (l *Ledger) Fire(ctx context.Context, schedule, kind string, step time.Dura
 			return nil
 		}
 		if fired, err = openRuns(ctx, tx, schedule, id, f); err != nil {
+			return err
+		}
+		if err := failpoint.At(failpoint.FireOpened); err != nil {
 			return err
 		}
 		_, err = tx.Exec(ctx, stmt("schedule_move"), schedule, f.Through)

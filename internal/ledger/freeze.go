@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"duly.dev/duly/internal/failpoint"
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/job"
 )
@@ -90,6 +91,9 @@ func (l *Ledger) freeze(ctx context.Context, schedules []string, plan func(machi
 	}
 	f := freezer{ledger: l, tx: tx, run: *run, selection: selection, digest: sha256.New()}
 	if err := f.all(ctx); err != nil {
+		return err
+	}
+	if err := failpoint.At(failpoint.FreezeMembers); err != nil {
 		return err
 	}
 	if err := commit(ctx, tx); err != nil {
@@ -291,6 +295,9 @@ func (f *freezer) put(ctx context.Context, batch []machine.Recipient) error {
 		return err
 	}
 	if err := f.members(ctx, specs, made); err != nil {
+		return err
+	}
+	if err := failpoint.At(failpoint.FreezeMember); err != nil {
 		return err
 	}
 	for n, m := range made {

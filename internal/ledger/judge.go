@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"duly.dev/duly/internal/failpoint"
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/job"
 )
@@ -77,6 +78,9 @@ func (l *Ledger) judge(ctx context.Context, tx pgx.Tx, lane string, limit int) (
 	}
 	if n := len(rows); n > 0 {
 		j.xid, j.id = rows[n-1].XID, rows[n-1].ID
+	}
+	if err := failpoint.At(failpoint.JudgeDecided); err != nil {
+		return 0, false, err
 	}
 	more = len(rows) == limit
 	return lost, more, closeJudgement(ctx, tx, lane, j, !more)

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"duly.dev/duly/internal/failpoint"
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/job"
 )
@@ -18,6 +19,9 @@ import (
 // are plainly leasable. machine.ErrWorkerEnded means that nothing was leased, ErrUnclear
 // that nobody knows: the caller reads back with LeasedBy before anything else.
 func (l *Ledger) Lease(ctx context.Context, req machine.LeaseRequest) (machine.Leases, error) {
+	if err := failpoint.At(failpoint.LeaseCall); err != nil {
+		return machine.Leases{}, err
+	}
 	refs := slices.SortedFunc(slices.Values(req.Refs), job.Ref.Compare)
 	refs = slices.Compact(refs)
 	doing := fmt.Sprintf("leasing %d references of %s", len(refs), req.Kind.Name)
@@ -32,6 +36,9 @@ func (l *Ledger) Lease(ctx context.Context, req machine.LeaseRequest) (machine.L
 	leases, err := l.leasePlain(ctx, req, refs, kind, termsID)
 	if err == nil {
 		err = l.leaseRest(ctx, req, refs, kind, &leases)
+	}
+	if err == nil && failpoint.Enabled {
+		err = unclear(failpoint.At(failpoint.LeaseReply))
 	}
 	if err != nil {
 		l.unclear.note(req.Worker.ID, refs, err)

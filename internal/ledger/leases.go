@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"duly.dev/duly/internal/failpoint"
 	"duly.dev/duly/internal/machine"
 )
 
@@ -38,8 +39,10 @@ func (l *Ledger) EndLeasesOf(ctx context.Context, worker string, from time.Time,
 	for part := range slices.Chunk(p.targets("its worker was ended"), sweepBatch) {
 		var decisions []decision
 		err := l.inTx(ctx, doing, func(tx pgx.Tx) (err error) {
-			decisions, _, err = l.decideFree(ctx, tx, part)
-			return err
+			if decisions, _, err = l.decideFree(ctx, tx, part); err != nil {
+				return err
+			}
+			return failpoint.At(failpoint.SweepDecided)
 		})
 		if err != nil {
 			return s, err

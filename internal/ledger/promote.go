@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"duly.dev/duly/internal/failpoint"
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/job"
 )
@@ -35,6 +36,9 @@ const MaxPromotion = maxOutboxRefs
 // promotePage is the hot path: one statement in a transaction of its own. It returns
 // what the machine decides about.
 func (l *Ledger) promotePage(ctx context.Context, limit int, p *machine.Promotion) ([]target, error) {
+	if err := failpoint.At(failpoint.PromoteCall); err != nil {
+		return nil, err
+	}
 	kinds, ages, lifetimes, hashes := l.bounds()
 	batch := &pgx.Batch{}
 	batch.Queue(stmt("hot"))
@@ -53,7 +57,10 @@ func (l *Ledger) promotePage(ctx context.Context, limit int, p *machine.Promotio
 	if err == nil {
 		err = results.QueryRow().Scan(&now, &rows, &at, &id, &jobs, &generations, &oldest, &due, &retry, &held)
 	}
-	if err = errors.Join(err, results.Close()); err != nil {
+	if err = errors.Join(err, results.Close()); err == nil {
+		err = failpoint.At(failpoint.PromoteReply)
+	}
+	if err != nil {
 		return nil, err
 	}
 	for waiting, n := range map[job.Waiting]int{job.WaitingDue: due, job.WaitingRetry: retry, job.WaitingHeld: held} {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"duly.dev/duly/internal/failpoint"
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/job"
 )
@@ -111,7 +112,13 @@ func (l *Ledger) succeed(ctx context.Context, tx pgx.Tx, req machine.RedriveRequ
 	if err := l.write(ctx, tx, w); err != nil {
 		return machine.Successor{}, err
 	}
+	if err := failpoint.At(failpoint.RedriveBetween); err != nil {
+		return machine.Successor{}, err
+	}
 	if err := l.append(ctx, tx, req, row, succ); err != nil {
+		return machine.Successor{}, err
+	}
+	if err := failpoint.At(failpoint.RedriveAppended); err != nil {
 		return machine.Successor{}, err
 	}
 	detail := map[string]string{

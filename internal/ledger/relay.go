@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"duly.dev/duly/internal/failpoint"
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/job"
 )
@@ -137,6 +138,9 @@ func (l *Ledger) place(ctx context.Context, topic, holder string) (place, error)
 func (l *Ledger) Advance(ctx context.Context, topic, holder string, page machine.Page) error {
 	c := page.Cursor
 	tag, err := l.pool.Exec(ctx, stmt("topic_advance"), topic, holder, c.Version, c.Pass, page.Last, c.XID, c.ID)
+	if err == nil {
+		err = failpoint.At(failpoint.RelayAdvanced)
+	}
 	switch {
 	case err != nil:
 		return fmt.Errorf("advancing topic %s: %w", topic, err)

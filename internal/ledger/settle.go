@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"duly.dev/duly/internal/failpoint"
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/job"
 )
@@ -21,6 +22,9 @@ import (
 // ErrUnclear say that no report is to blame.
 func (l *Ledger) Settle(ctx context.Context, w machine.Worker, reports []machine.Report) ([]machine.Settled, error) {
 	doing := fmt.Sprintf("settling %d attempts", len(reports))
+	if err := failpoint.At(failpoint.SettleCall); err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, away(err))
+	}
 	order := make([]int, len(reports))
 	for i := range order {
 		order[i] = i
@@ -30,8 +34,14 @@ func (l *Ledger) Settle(ctx context.Context, w machine.Worker, reports []machine
 	})
 	all := make([]machine.Settled, len(reports))
 	rest, err := l.settleDone(ctx, w, reports, order, all)
+	if err == nil && failpoint.Enabled {
+		err = unclear(failpoint.At(failpoint.SettleBetween))
+	}
 	if err == nil {
 		err = l.settleRest(ctx, w, reports, rest, all)
+	}
+	if err == nil && failpoint.Enabled {
+		err = unclear(failpoint.At(failpoint.SettleReply))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, away(err))
@@ -117,6 +127,9 @@ func (l *Ledger) settleRest(ctx context.Context, w machine.Worker, reports []mac
 // for nobody: references of rows that somebody has locked are returned, to be held
 // later.
 func (l *Ledger) HoldRefs(ctx context.Context, refs []job.Ref, hold job.Hold, d time.Duration) (locked []job.Ref, err error) {
+	if err := failpoint.At(failpoint.HoldCall); err != nil {
+		return nil, err
+	}
 	doing := fmt.Sprintf("holding %d references (%s)", len(refs), hold)
 	all := slices.SortedFunc(slices.Values(refs), job.Ref.Compare)
 	err = l.inTx(ctx, doing, func(tx pgx.Tx) error {

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"duly.dev/duly/internal/failpoint"
 	"duly.dev/duly/internal/machine"
 )
 
@@ -48,7 +49,13 @@ func (l *Ledger) once(ctx context.Context, do func(pgx.Tx) error) error {
 
 // commit commits, and says so where nobody can know whether it did.
 func commit(ctx context.Context, tx pgx.Tx) error {
+	if err := failpoint.At(failpoint.CommitCall); err != nil {
+		return err
+	}
 	err := tx.Commit(ctx)
+	if err == nil {
+		err = failpoint.At(failpoint.CommitReply)
+	}
 	if err == nil {
 		return nil
 	}

@@ -6,12 +6,16 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"duly.dev/duly/internal/failpoint"
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/job"
 )
 
 // RegisterWorker writes the row that the worker's leases hang on.
 func (l *Ledger) RegisterWorker(ctx context.Context, w machine.Worker) error {
+	if err := failpoint.At(failpoint.RegisterCall); err != nil {
+		return err
+	}
 	return l.inTx(ctx, "registering the worker", func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, stmt("worker_register"), w.ID, w.Label, w.Version, w.LeaseTime)
 		return err
@@ -22,6 +26,9 @@ func (l *Ledger) RegisterWorker(ctx context.Context, w machine.Worker) error {
 // the worker holds, as the ledger says, out of lease calls whose reply was lost;
 // machine.ErrWorkerEnded when the row was ended.
 func (l *Ledger) Heartbeat(ctx context.Context, workerID string) ([]machine.Attempt, error) {
+	if err := failpoint.At(failpoint.HeartbeatCall); err != nil {
+		return nil, err
+	}
 	err := l.inTx(ctx, "renewing the leases", func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, stmt("worker_heartbeat"), workerID)
 		if err == nil && tag.RowsAffected() == 0 {
@@ -29,6 +36,9 @@ func (l *Ledger) Heartbeat(ctx context.Context, workerID string) ([]machine.Atte
 		}
 		return err
 	})
+	if err == nil {
+		err = failpoint.At(failpoint.HeartbeatReply)
+	}
 	if err != nil {
 		return nil, err
 	}

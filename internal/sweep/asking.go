@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"duly.dev/duly/internal/channel"
+	"duly.dev/duly/internal/failpoint"
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/job"
 )
@@ -144,7 +145,13 @@ func (a *Asker) round(ctx context.Context, k *askable) (more bool, err error) {
 	if err != nil || len(questions) == 0 {
 		return false, err
 	}
+	if err := failpoint.At(failpoint.LookupTaken); err != nil {
+		return false, err
+	}
 	replies := k.ask(ctx, questions)
+	if err := failpoint.At(failpoint.LookupAsked); err != nil {
+		return false, err
+	}
 	if ctx.Err() != nil { // whoever was cut short said nothing
 		replies = said(replies)
 	}

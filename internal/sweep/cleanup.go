@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"duly.dev/duly/internal/failpoint"
 	"duly.dev/duly/internal/machine"
 )
 
@@ -171,7 +172,13 @@ func (c *FuncCleaner) Clean(ctx context.Context, limit int, hold time.Duration) 
 	if err != nil || len(tasks) == 0 {
 		return outcomes, err
 	}
+	if err := failpoint.At(failpoint.CleanupTaken); err != nil {
+		return outcomes, err
+	}
 	results := c.run(ctx, tasks)
+	if err := failpoint.At(failpoint.CleanupRan); err != nil {
+		return outcomes, err
+	}
 	// What came of them is brought even if this process is to stop.
 	bringing, cancel := context.WithTimeout(context.WithoutCancel(ctx), askGrace)
 	defer cancel()

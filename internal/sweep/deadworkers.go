@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/contact"
+	"duly.dev/duly/internal/failpoint"
 	"duly.dev/duly/internal/machine"
 )
 
@@ -83,6 +84,7 @@ func (w *watcher) look(ctx context.Context) (dead []machine.Beat, err error) {
 			return dead, err
 		}
 		if ended {
+			failpoint.Pass(failpoint.SweepEnded)
 			dead = append(dead, b)
 		}
 	}

@@ -31,19 +31,25 @@ const (
 )
 
 // build builds the programs, once a run.
-var build = sync.OnceValue(func() error {
-	args := []string{"build", "-buildvcs=false", "-ldflags=-w", "-o", shared.programs + string(filepath.Separator)}
-	if raceDetector {
-		args = append(args, "-race")
-	}
-	for _, name := range []string{scheduler, dispatcher, worker, dlq, tool} {
-		args = append(args, "duly.dev/duly/cmd/"+name)
-	}
-	if output, err := exec.Command("go", args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("building the programs: %w\n%s", err, output)
-	}
-	return nil
-})
+var build = builds(".")
+
+// builds makes what builds the programs into a folder below that of the programs, once.
+func builds(folder string, more ...string) func() error {
+	return sync.OnceValue(func() error {
+		into := filepath.Join(shared.programs, folder) + string(filepath.Separator)
+		args := append([]string{"build", "-buildvcs=false", "-ldflags=-w", "-o", into}, more...)
+		if raceDetector {
+			args = append(args, "-race")
+		}
+		for _, name := range []string{scheduler, dispatcher, worker, dlq, tool} {
+			args = append(args, "duly.dev/duly/cmd/"+name)
+		}
+		if output, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("building the programs: %w\n%s", err, output)
+		}
+		return nil
+	})
+}
 
 // program returns the path of a program.
 func program(tb testing.TB, name string) string {

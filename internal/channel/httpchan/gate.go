@@ -6,6 +6,8 @@ import (
 	"net/http/httptrace"
 	"sync"
 	"sync/atomic"
+
+	"duly.dev/duly/internal/failpoint"
 )
 
 var (
@@ -44,6 +46,7 @@ func (g *gate) write(c net.Conn, p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := c.Write(p)
+	failpoint.Pass(failpoint.HTTPSent)
 	g.leave(n)
 	return n, err
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/classify"
+	"duly.dev/duly/internal/failpoint"
 	"duly.dev/duly/pkg/job"
 )
 
@@ -64,6 +65,9 @@ func (t *transaction) content(ctx context.Context) error {
 	if _, err := t.session.conn.Write(t.message.body); err != nil {
 		return &failure{stage: classify.StageData, err: err}
 	}
+	if err := failpoint.At(failpoint.MailContent); err != nil {
+		return &failure{stage: classify.StageData, err: err}
+	}
 	if err := ctx.Err(); err != nil {
 		return &failure{stage: classify.StageData, err: err}
 	}
@@ -76,6 +80,7 @@ func (t *transaction) end(ctx context.Context) job.Result {
 	if err != nil {
 		return unanswered(ctx, err)
 	}
+	failpoint.Pass(failpoint.MailDot)
 	t.clean = reply.Code != 421
 	receipt := &job.Receipt{ID: strings.Join(strings.Fields(reply.Text), " "), Status: reply.Status(), At: time.Now()}
 	receipt.ID = job.Storable(receipt.ID, job.MaxDetail)
