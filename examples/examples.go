@@ -20,3 +20,14 @@ var Renewals []byte
 //
 //go:embed duly.yaml
 var Config []byte
+
+// DigestConfig is digest.yaml, the configuration of the weekly digest.
+//
+//go:embed digest.yaml
+var DigestConfig []byte
+
+// DigestSQL is digest.sql: statements about the tables of whoever sends the digest, each
+// below its name.
+//
+//go:embed digest.sql
+var DigestSQL string

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"duly.dev/duly/internal/app"
+	"duly.dev/duly/internal/ledger"
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/job"
 )
@@ -24,35 +25,20 @@ type runsListCommand struct {
 
 // Run prints runs. It does not count members, which takes long where there are millions.
 func (c *runsListCommand) Run(ctx context.Context, p *app.Process, s *shared) error {
-	l, closing, err := s.open(ctx, p)
-	defer closing()
-	if err != nil {
-		return err
-	}
-	runs, err := l.Runs(ctx, machine.RunFilter{Schedule: c.Schedule, Before: c.Before, Limit: c.Limit})
-	if err != nil {
-		return err
-	}
-	if s.JSON {
-		if runs == nil {
-			runs = []machine.Run{}
-		}
-		return printJSON(p.Stdout, struct {
-			Runs []machine.Run `json:"runs"`
-		}{runs})
-	}
-	if len(runs) == 0 {
-		_, err := fmt.Fprintln(p.Stdout, "no runs")
-		return err
-	}
-	rows := make([][]string, len(runs))
-	for i, r := range runs {
-		rows[i] = []string{
-			strconv.FormatInt(r.ID, 10), r.Schedule, r.Period, stateOf(r), string(r.Cause), at(r.At), at(r.Frozen),
-			strconv.FormatInt(r.Selected, 10), strconv.FormatInt(r.Refused, 10), strconv.FormatInt(r.Expected(), 10), cut(r.Error, 60),
-		}
-	}
-	return table(p.Stdout, []string{"ID", "SCHEDULE", "PERIOD", "STATE", "CAUSE", "OCCURRENCE", "FROZEN", "SELECTED", "REFUSED", "EXPECTED", "ERROR"}, rows)
+	return listing[machine.Run]{
+		name: "runs",
+		ask: func(l *ledger.Ledger) ([]machine.Run, error) {
+			return l.Runs(ctx, machine.RunFilter{Schedule: c.Schedule, Before: c.Before, Limit: c.Limit})
+		},
+		none:    "no runs",
+		heading: []string{"ID", "SCHEDULE", "PERIOD", "STATE", "CAUSE", "OCCURRENCE", "FROZEN", "SELECTED", "REFUSED", "EXPECTED", "ERROR"},
+		row: func(r machine.Run) []string {
+			return []string{
+				strconv.FormatInt(r.ID, 10), r.Schedule, r.Period, stateOf(r), string(r.Cause), at(r.At), at(r.Frozen),
+				strconv.FormatInt(r.Selected, 10), strconv.FormatInt(r.Refused, 10), strconv.FormatInt(r.Expected(), 10), cut(r.Error, 60),
+			}
+		},
+	}.print(ctx, p, s)
 }
 
 // stateOf says how far a run is, in a word.
@@ -150,40 +136,25 @@ type runsRefusedCommand struct {
 
 // Run prints what became no member.
 func (c *runsRefusedCommand) Run(ctx context.Context, p *app.Process, s *shared) error {
-	l, closing, err := s.open(ctx, p)
-	defer closing()
-	if err != nil {
-		return err
-	}
-	run, err := l.Run(ctx, c.Schedule, c.Period)
-	if err != nil {
-		return err
-	}
-	refused, err := l.RunRefusals(ctx, run.ID, c.Behind, c.Limit)
-	if err != nil {
-		return err
-	}
-	if s.JSON {
-		if refused == nil {
-			refused = []machine.RefusedRow{}
-		}
-		return printJSON(p.Stdout, struct {
-			Refused []machine.RefusedRow `json:"refused"`
-		}{refused})
-	}
-	if len(refused) == 0 {
-		_, err := fmt.Fprintln(p.Stdout, "nothing was refused")
-		return err
-	}
-	rows := make([][]string, len(refused))
-	for i, r := range refused {
-		why := r.Rule.Text()
-		if r.More != "" {
-			why += " (" + r.More + ")"
-		}
-		rows[i] = []string{strconv.FormatInt(r.Row, 10), r.Key, r.Subject, r.Field, why}
-	}
-	return table(p.Stdout, []string{"ROW", "KEY", "SUBJECT", "FIELD", "RULE"}, rows)
+	return listing[machine.RefusedRow]{
+		name: "refused",
+		ask: func(l *ledger.Ledger) ([]machine.RefusedRow, error) {
+			run, err := l.Run(ctx, c.Schedule, c.Period)
+			if err != nil {
+				return nil, err
+			}
+			return l.RunRefusals(ctx, run.ID, c.Behind, c.Limit)
+		},
+		none:    "nothing was refused",
+		heading: []string{"ROW", "KEY", "SUBJECT", "FIELD", "RULE"},
+		row: func(r machine.RefusedRow) []string {
+			why := r.Rule.Text()
+			if r.More != "" {
+				why += " (" + r.More + ")"
+			}
+			return []string{strconv.FormatInt(r.Row, 10), r.Key, r.Subject, r.Field, why}
+		},
+	}.print(ctx, p, s)
 }
 
 type schedulesCommand struct {
@@ -194,34 +165,17 @@ type schedulesCommand struct {
 // Run prints what became of a schedule's occurrences: fired, late, skipped or missed, and
 // why.
 func (c *schedulesCommand) Run(ctx context.Context, p *app.Process, s *shared) error {
-	l, closing, err := s.open(ctx, p)
-	defer closing()
-	if err != nil {
-		return err
-	}
-	all, err := l.Occurrences(ctx, c.Name, c.Limit)
-	if err != nil {
-		return err
-	}
-	if s.JSON {
-		if all == nil {
-			all = []machine.Occurrence{}
-		}
-		return printJSON(p.Stdout, struct {
-			Occurrences []machine.Occurrence `json:"occurrences"`
-		}{all})
-	}
-	if len(all) == 0 {
-		_, err := fmt.Fprintf(p.Stdout, "no occurrence of %s is recorded\n", c.Name)
-		return err
-	}
-	rows := make([][]string, len(all))
-	for i, o := range all {
-		count, last, period := "", "", o.Period
-		if o.Count > 1 {
-			count, last, period = strconv.FormatInt(o.Count, 10), at(o.Last), o.Period+" to "+o.LastPeriod
-		}
-		rows[i] = []string{at(o.At), last, count, string(o.Outcome), period, o.Why, at(o.Recorded)}
-	}
-	return table(p.Stdout, []string{"OCCURRENCE", "UNTIL", "COUNT", "OUTCOME", "PERIOD", "WHY", "RECORDED"}, rows)
+	return listing[machine.Occurrence]{
+		name:    "occurrences",
+		ask:     func(l *ledger.Ledger) ([]machine.Occurrence, error) { return l.Occurrences(ctx, c.Name, c.Limit) },
+		none:    "no occurrence of " + c.Name + " is recorded",
+		heading: []string{"OCCURRENCE", "UNTIL", "COUNT", "OUTCOME", "PERIOD", "WHY", "RECORDED"},
+		row: func(o machine.Occurrence) []string {
+			count, last, period := "", "", o.Period
+			if o.Count > 1 {
+				count, last, period = strconv.FormatInt(o.Count, 10), at(o.Last), o.Period+" to "+o.LastPeriod
+			}
+			return []string{at(o.At), last, count, string(o.Outcome), period, o.Why, at(o.Recorded)}
+		},
+	}.print(ctx, p, s)
 }

@@ -102,8 +102,11 @@ func printGenerations(w io.Writer, all []explain.Generation) error {
 	}
 	for _, g := range all {
 		fmt.Fprintf(w, "\n%d: effect key %s\n", g.Generation, g.EffectKey)
+		if r := g.Resolved; r != nil {
+			fmt.Fprintf(w, "   destination asked for by %s: %s, stored %s under fence %d\n", r.By, r.Address, at(r.At), r.Fence)
+		}
 		if g.Receipt != nil {
-			fmt.Fprintf(w, "   receipt %s\n", words(g.Receipt.Status, g.Receipt.ID))
+			fmt.Fprintf(w, "   receipt %s%s\n", words(g.Receipt.Status, g.Receipt.ID), behind(", went to ", g.Receipt.To))
 		}
 		if g.Lookup != "" {
 			fmt.Fprintf(w, "   asked by %s, %d times%s%s\n", g.Lookup, g.Asked, behind(", last answer: ", words(string(g.Said), g.SaidDetail, at(g.AskedAt))), behind(", next: ", at(g.AskAt)))

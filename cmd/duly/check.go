@@ -100,16 +100,21 @@ func (c *checkCommand) print(p *app.Process, r checkReport) error {
 			fmt.Fprintf(p.Stdout, "… and %d more\n", n)
 		}
 	}
-	_, err := fmt.Fprintf(p.Stdout, "%d jobs with %d generations, %d events and %d leases: %s\n", r.Jobs, r.Generations, r.Events, r.Leases, disagreements(r.Disagreements))
+	_, err := fmt.Fprintf(p.Stdout, "%d jobs with %d generations, %d events and %d leases, and %d runs: %s\n",
+		r.Jobs, r.Generations, r.Events, r.Leases, r.Runs, disagreements(r.Disagreements))
 	if r.Partly > 0 {
 		_, err = fmt.Fprintf(p.Stdout, "%d generations were compared in part: a policy of theirs is not the kind's now, or their first events are kept no more\n", r.Partly)
 	}
 	return err
 }
 
-// jobOf names the job of a disagreement; what leads to no job has a number only.
+// jobOf names the job, or the run, of a disagreement; what leads to no job has a number
+// only.
 func jobOf(d machine.Disagreement) string {
-	if d.Kind == "" {
+	switch {
+	case d.Schedule != "":
+		return "run " + d.Schedule + " " + d.Period
+	case d.Kind == "":
 		return fmt.Sprintf("#%d", d.Job)
 	}
 	return d.Kind + "/" + d.Key

@@ -27,7 +27,7 @@ func TestCheckPassesASoundLedgerAndFailsAnother(t *testing.T) {
 
 	out, stderr, code := run(t, "check", "--database-url", url)
 	require.Equal(t, app.ExitOK, code, stderr)
-	require.Contains(t, out, "2 jobs with 2 generations, 0 events and 0 leases: 0 disagreements")
+	require.Contains(t, out, "2 jobs with 2 generations, 0 events and 0 leases, and 0 runs: 0 disagreements")
 
 	_, err = pool.Exec(t.Context(), `UPDATE duly.job SET attempt = 3 WHERE key = 'customer/2'`)
 	require.NoError(t, err)

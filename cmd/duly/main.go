@@ -11,7 +11,7 @@ import (
 
 // grammar are the commands.
 type grammar struct {
-	Demo      demoCommand      `cmd:"" help:"Deliver a file of reminders to receivers that misbehave, and compare what both sides saw."`
+	Demo      demoCommand      `cmd:"" help:"Deliver reminders, or a weekly digest, to receivers that misbehave, and compare what all sides saw."`
 	Dev       devCommand       `cmd:"" help:"Run everything in one process until Ctrl-C, keeping its state."`
 	Import    importCommand    `cmd:"" help:"Import jobs from a CSV or NDJSON file."`
 	Config    configCommand    `cmd:"" help:"Check configurations."`

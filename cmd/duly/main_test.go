@@ -17,6 +17,7 @@ import (
 	"duly.dev/duly/internal/importer"
 	"duly.dev/duly/internal/ledger"
 	"duly.dev/duly/internal/ledger/ledgertest"
+	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/pkg/job"
 )
 
@@ -247,4 +248,30 @@ func TestImportOfAFileWithoutAUsableHeaderIsAMistakeOfUse(t *testing.T) {
 		require.Equal(t, app.ExitUsage, code, errs)
 		require.Empty(t, out)
 	}
+}
+
+// A gate that was taken out of the file is told by looking into the ledger.
+func TestConfigCheckAgainstALedgerTellsOfCleanupsThatNobodyDoes(t *testing.T) {
+	t.Parallel()
+	url := ledgertest.URL(t)
+	pool := ledgertest.Pool(t, url)
+	l := ledger.New(pool)
+	rule := machine.DefaultCleanup()
+	kind := machine.Kind{Name: "mail", Lane: "default", Channel: "http", Policy: machine.DefaultPolicy(), Promises: machine.DefaultPromises(1), Cleanup: &rule}
+	require.NoError(t, l.SyncKinds(t.Context(), []machine.Kind{kind}))
+	_, err := l.Enqueue(t.Context(), pool, []job.Spec{{Kind: "mail", Key: "1", Payload: []byte(`{}`)}})
+	require.NoError(t, err)
+	_, err = l.Cancel(t.Context(), machine.Cancellation{Kind: "mail", Key: "1", Actor: "ann", Reason: "left"})
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "duly.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("kinds:\n  mail: {channel: http}\n"), 0o600))
+
+	out, stderr, code := run(t, "config", "check", "--config", file)
+	require.Zero(t, code, stderr)
+	require.NotContains(t, out, "cleanups wait")
+	out, stderr, code = run(t, "config", "check", "--config", file, "--against", url)
+	require.Zero(t, code, stderr)
+	require.Contains(t, out, "warning: 1 cleanups wait behind jobs of kind mail, which has no cleanup any more")
+	_, _, code = run(t, "config", "check", "--config", file, "--against", "postgres://nobody@127.0.0.1:1/x", "--wait", "100ms")
+	require.Equal(t, app.ExitUnavailable, code)
 }

@@ -73,6 +73,9 @@ func (c *Config) Checkers() (Checkers, error) {
 		if err != nil {
 			return nil, Exit(ExitUsage, fmt.Errorf("kind %s: %s.%w", k.Name, k.Channel, err))
 		}
+		if checker != nil && k.Resolve != nil {
+			checker = lateChecker{checker}
+		}
 		if checker != nil {
 			checkers[k.Name] = checker
 		}

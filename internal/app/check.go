@@ -169,7 +169,7 @@ func (c *checker) kind(name string, f *kindFile) Kind {
 			Name: name, Lane: f.Lane, Channel: f.Channel, Policy: policy,
 			Promises: f.promises(policy.Limit), Codes: f.Codes, RedriveBy: f.RedriveBy,
 		},
-		HTTP: f.HTTP, SMTP: f.SMTP, Lookup: f.Promises.Lookup, Gate: f.Cleanup,
+		HTTP: f.HTTP, SMTP: f.SMTP, Lookup: f.Promises.Lookup, Gate: f.Cleanup, Resolve: f.Resolve,
 	}
 	if k.Lane == "" {
 		k.Lane = DefaultLane
@@ -187,6 +187,7 @@ func (c *checker) kind(name string, f *kindFile) Kind {
 	c.promises(at, k)
 	c.lookup(at+".promises.lookup", &k)
 	c.cleanup(at+".cleanup", &k)
+	c.resolve(at+".resolve", &k)
 	c.channel(at, &k)
 	return k
 }

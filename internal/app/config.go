@@ -67,6 +67,9 @@ type Kind struct {
 	Lookup *LookupConfig
 	// Gate is how it is cleaned up behind its jobs; nil: it is not.
 	Gate *CleanupConfig
+	// Resolve is how the destinations of its jobs are asked for right before an attempt; nil:
+	// they are those that the jobs were given.
+	Resolve *ResolveConfig
 }
 
 // LoadConfig reads and checks a configuration. The error joins every problem that

@@ -48,6 +48,7 @@ type kindFile struct {
 	Codes           []job.Code       `yaml:"codes"`
 	RedriveBy       machine.Role     `yaml:"redrive_by"`
 	Cleanup         *CleanupConfig   `yaml:"cleanup"`
+	Resolve         *ResolveConfig   `yaml:"resolve"`
 	HTTP            *httpchan.Config `yaml:"http"`
 	SMTP            *smtpchan.Config `yaml:"smtp"`
 }
@@ -125,6 +126,6 @@ func (k *kindFile) promises(limit time.Duration) machine.Promises {
 	set(&p.Window, k.Promises.Window)
 	set(&p.Settle, k.Promises.Settle)
 	set(&p.ResolveWithin, k.Promises.ResolveWithin)
-	p.Lookup = k.Promises.Lookup.means()
+	p.Lookup, p.Resolve = k.Promises.Lookup.means(), k.Resolve.means()
 	return p
 }

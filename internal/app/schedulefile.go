@@ -14,20 +14,12 @@ import (
 	"duly.dev/duly/internal/calendar"
 	"duly.dev/duly/internal/calendar/holiday"
 	"duly.dev/duly/internal/ledger"
+	"duly.dev/duly/internal/schedule"
 	"duly.dev/duly/pkg/job"
 )
 
 // SourceLedger is the source of a selection that runs in the ledger's own database.
 const SourceLedger = "ledger"
-
-// The columns of a selection that have a meaning of their own. Besides them it has those
-// that the key and the deadline name.
-const (
-	ColumnSubject     = "subject"
-	ColumnDestination = "destination"
-	ColumnZone        = "zone"
-	ColumnPayload     = "payload"
-)
 
 // scheduleFile is one entry of schedules as it is written.
 type scheduleFile struct {
@@ -59,6 +51,9 @@ type Schedule struct {
 	Key calendar.KeyTemplate
 	// Select is the query that yields its recipients, and Source where it is asked.
 	Select, Source string
+	// LateBound: the destinations of its jobs are asked for right before an attempt, so that
+	// the selection need not have them.
+	LateBound bool
 	// Deadline makes the deadlines of its jobs; nil where they have none.
 	Deadline *calendar.DeadlineRule
 	// HolidaysUntil is the last day that a file of holidays lists for it; HasHolidays is
@@ -67,10 +62,23 @@ type Schedule struct {
 	HasHolidays   bool
 }
 
+// Database is the source of its selection as the ledger knows it: empty for its own
+// database.
+func (s Schedule) Database() string {
+	if s.Source == SourceLedger {
+		return ""
+	}
+	return s.Source
+}
+
 // Columns are the columns that the selection must have: those of the key, the
-// destination, and the date of the deadline. It may have subject, zone and payload.
+// destination, unless that is bound late, and the date of the deadline. It may have
+// subject, zone and payload.
 func (s Schedule) Columns() []string {
-	columns := append(s.Key.Columns(), ColumnDestination)
+	columns := s.Key.Columns()
+	if !s.LateBound {
+		columns = append(columns, schedule.ColumnDestination)
+	}
 	if s.Deadline != nil && s.Deadline.Column() != "" {
 		columns = append(columns, s.Deadline.Column())
 	}
@@ -178,11 +186,13 @@ func (c *checker) schedule(name string, f *scheduleFile, kinds []Kind, holidays 
 	at := "schedules." + name
 	s := Schedule{Name: name, Kind: f.Kind, Select: strings.TrimSpace(f.Select), Source: f.Source}
 	c.require(job.ValidName(name), at, nameRule)
-	switch known := slices.ContainsFunc(kinds, func(k Kind) bool { return k.Name == f.Kind }); {
+	switch i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == f.Kind }); {
 	case f.Kind == "":
 		c.refuse(at+".kind", "it must be given: the kind of the schedule's jobs")
-	case !known:
+	case i < 0:
 		c.refuse(at+".kind", "there is no such kind; describe it as kinds.%s", f.Kind)
+	default:
+		s.LateBound = kinds[i].Resolve != nil
 	}
 	s.Key = c.key(at+".key", f.Key)
 	if err := ledger.CheckSelection(s.Select); err != nil {

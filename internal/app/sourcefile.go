@@ -8,7 +8,7 @@ import (
 	"duly.dev/duly/pkg/job"
 )
 
-// sources checks the databases that selections may be asked of.
+// sources checks the databases that selections and destinations may be asked of.
 func (c *checker) sources() {
 	for _, name := range slices.Sorted(maps.Keys(c.file.Sources)) {
 		at := "sources." + name
@@ -25,17 +25,29 @@ func (c *checker) sources() {
 func (c *Config) Sources() (map[string]string, error) {
 	urls := map[string]string{}
 	for _, s := range c.schedules {
-		ref := c.sources[s.Source]
-		if ref == nil {
-			continue
-		}
-		url, err := ref.Load()
+		url, err := c.Source(s.Source)
 		if err != nil {
-			return nil, fmt.Errorf("sources.%s: %w", s.Source, err)
+			return nil, err
 		}
-		urls[s.Source] = url
+		if url != "" {
+			urls[s.Source] = url
+		}
 	}
 	return urls, nil
+}
+
+// Source reads the connection string of a source; empty for the ledger's own database. Its
+// error names the source and where its secret is.
+func (c *Config) Source(name string) (string, error) {
+	ref := c.sources[name]
+	if ref == nil {
+		return "", nil
+	}
+	url, err := ref.Load()
+	if err != nil {
+		return "", fmt.Errorf("sources.%s: %w", name, err)
+	}
+	return url, nil
 }
 
 // declared refuses a source that is not declared.

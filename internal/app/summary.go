@@ -55,6 +55,7 @@ type KindSummary struct {
 	Codes           []string `json:"codes,omitempty"`
 	RedriveBy       string   `json:"redrive_by"`
 	Cleanup         string   `json:"cleanup,omitempty"`
+	Resolve         string   `json:"resolve,omitempty"`
 	// Hash is what events name the kind's policy by.
 	Hash string `json:"hash"`
 }
@@ -114,7 +115,7 @@ func (k Kind) summary() KindSummary {
 		Settle: text(k.Promises.Settle), ResolveWithin: text(k.Promises.ResolveWithin),
 		AfterDoubt: "a person decides", RedriveBy: string(k.RedriveBy), Hash: k.Hash(),
 	}
-	s.Cleanup = cleanupText(k.Cleanup)
+	s.Cleanup, s.Resolve = cleanupText(k.Cleanup), k.Resolve.text()
 	s.Lookup = string(k.Promises.Lookup)
 	if s.Lookup != "" {
 		s.AfterDoubt = "ask by " + s.Lookup
@@ -155,6 +156,13 @@ func (s Summary) Table(w io.Writer) error {
 	for _, k := range s.Kinds {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s to %s\t%s\t%s\t%s\t%s\t%s\n", k.Name, k.Lane, k.Channel, k.Limit, k.MaxAttempts,
 			k.Base, k.Cap, k.MaxAge, k.MaxLifetime, k.AfterDoubt, k.RedriveBy, k.Hash)
+	}
+	for _, k := range s.Kinds {
+		for _, part := range []struct{ name, what string }{{"destinations", k.Resolve}, {"cleanup", k.Cleanup}} {
+			if part.what != "" {
+				fmt.Fprintf(t, "\n%s of %s\t%s", part.name, k.Name, part.what)
+			}
+		}
 	}
 	fmt.Fprintln(t, "\nLANE\tPACK\tKINDS")
 	for _, l := range s.Lanes {

@@ -88,3 +88,13 @@ func addJanitor(s *app.Service, watch sweep.Steady, kinds []sweep.Cleanable) err
 func newJanitor(s *app.Service, watch sweep.Steady, kinds []sweep.Cleanable) (*sweep.Janitor, error) {
 	return sweep.NewJanitor(sweep.JanitorOptions{Watch: watch, Kinds: kinds, Log: app.Component(s.Log, "cleanup"), Metrics: s.Registry})
 }
+
+// tellGateless logs which cleanups nobody does, since their gate was taken out of the
+// configuration.
+func tellGateless(ctx context.Context, s *app.Service, config *app.Config, ledger SchedulerLedger) error {
+	gateless, err := ledger.GatelessCleanups(ctx, config.Kinds())
+	for _, c := range gateless {
+		app.Component(s.Log, "cleanup").WarnContext(ctx, "cleanups wait that nobody does", "kind", c.Kind, "cleanups", c.Count, "what", c.String())
+	}
+	return err
+}

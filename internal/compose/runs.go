@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,13 +91,9 @@ func Schedules(config *app.Config) ([]schedule.Schedule, error) {
 	}
 	var all []schedule.Schedule
 	for _, one := range config.Schedules() {
-		source := one.Source
-		if source == app.SourceLedger {
-			source = ""
-		}
 		all = append(all, schedule.Schedule{
-			Name: one.Name, Kind: one.Kind, When: one.When, Key: one.Key, Query: one.Select, Source: source, Deadline: one.Deadline,
-			MaxPayload: config.MaxPayload,
+			Name: one.Name, Kind: one.Kind, When: one.When, Key: one.Key, Query: one.Select, Source: one.Database(), Deadline: one.Deadline,
+			MaxPayload: config.MaxPayload, LateBound: one.LateBound,
 			Check: func(destination string, payload []byte) *job.Refusal {
 				return checkers.Check(one.Kind, destination, payload)
 			},
@@ -113,13 +110,11 @@ func openSources(ctx context.Context, s *app.Service, config *app.Config, ledger
 	}
 	sources := make(map[string]*pgxpool.Pool, len(urls))
 	for name, url := range urls {
-		c, err := pgxpool.ParseConfig(url)
+		c, err := sourceConfig(s, name, url)
 		if err != nil {
-			return app.Exit(app.ExitUsage, fmt.Errorf("sources.%s: it must be a PostgreSQL connection string", name))
+			return err
 		}
 		c.MaxConns, c.MinConns = 2, 0
-		c.ConnConfig.ConnectTimeout = connectBound
-		c.ConnConfig.RuntimeParams["client_encoding"] = "UTF8" // values are read as texts
 		pool, err := pgxpool.NewWithConfig(ctx, c)
 		if err != nil {
 			return fmt.Errorf("connecting to source %s: %w", name, err)
@@ -131,14 +126,24 @@ func openSources(ctx context.Context, s *app.Service, config *app.Config, ledger
 	return nil
 }
 
+// sourceConfig is how a source is connected to. What its secret says is in no error.
+func sourceConfig(s *app.Service, name, url string) (*pgxpool.Config, error) {
+	c, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, app.Exit(app.ExitUsage, fmt.Errorf("sources.%s: it must be a PostgreSQL connection string", name))
+	}
+	c.ConnConfig.ConnectTimeout = connectBound
+	params := c.ConnConfig.RuntimeParams
+	params["client_encoding"] = "UTF8" // values are read as texts
+	params["application_name"] = cmp.Or(params["application_name"], s.Process.Name)
+	return c, nil
+}
+
 // trySelection is an error for a selection that the server does not understand, or that
 // lacks a column, and for a server that refuses to be asked. One that does not answer is
 // waited for.
 func trySelection(ctx context.Context, s *app.Service, ledger RunLedger, one app.Schedule) error {
-	selection := machine.Selection{Query: one.Select, Source: one.Source}
-	if one.Source == app.SourceLedger {
-		selection.Source = ""
-	}
+	selection := machine.Selection{Query: one.Select, Source: one.Database()}
 	return app.Retry(ctx, s.Log, "the source of schedule "+one.Name, func(ctx context.Context) error {
 		columns, err := ledger.TrySelection(ctx, selection)
 		if errors.Is(err, machine.ErrSelection) {

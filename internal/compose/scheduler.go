@@ -31,6 +31,8 @@ type SchedulerLedger interface {
 	RunLedger
 	// SyncKinds writes the configuration's kinds into the ledger.
 	SyncKinds(ctx context.Context, kinds []machine.Kind) error
+	// GatelessCleanups are cleanups that nobody does under these kinds.
+	GatelessCleanups(ctx context.Context, kinds []machine.Kind) ([]machine.WaitingCleanups, error)
 }
 
 // Scheduler adds a scheduler to the service: promotion, every sweep, the asking of
@@ -75,5 +77,8 @@ func Scheduler(ctx context.Context, s *app.Service, config *app.Config, ledger S
 		return err
 	}
 	addCleanups(s, config, ledger, watch)
+	if err := tellGateless(ctx, s, config, ledger); err != nil {
+		return err
+	}
 	return addRuns(ctx, s, config, ledger, watch)
 }

@@ -31,13 +31,16 @@ type WorkerParts struct {
 	Handlers map[string]handler.Handler
 	// Asking is the ledger again, for lookups and cleanups beside handlers.
 	Asking Asking
+	// Resolving is the ledger again, for destinations that are asked for in its database; nil
+	// where it has none.
+	Resolving ResolverOpener
 }
 
 // Worker adds a worker to the service, which performs the configuration's kinds: http
 // and smtp by their channels, go by the handlers. It takes work from the lanes that
 // have a kind which it can perform.
 func Worker(s *app.Service, config *app.Config, parts WorkerParts) error {
-	kinds, err := performable(s, config, parts.Handlers)
+	kinds, err := performable(s, config, parts)
 	if err != nil {
 		return err
 	}
@@ -93,7 +96,8 @@ func WorkerConns(config *app.Config) int32 {
 }
 
 // performable are the kinds that the process can perform.
-func performable(s *app.Service, config *app.Config, handlers map[string]handler.Handler) ([]execute.Kind, error) {
+func performable(s *app.Service, config *app.Config, parts WorkerParts) ([]execute.Kind, error) {
+	handlers := parts.Handlers
 	if err := checkHandlers(config, handlers); err != nil {
 		return nil, app.Exit(app.ExitUsage, err)
 	}
@@ -103,12 +107,20 @@ func performable(s *app.Service, config *app.Config, handlers map[string]handler
 	}
 	var kinds []execute.Kind
 	for _, k := range config.Kinds() {
+		one := execute.Kind{Kind: k}
 		switch opened := channels[k.Name]; {
 		case opened != nil:
-			kinds = append(kinds, execute.Kind{Kind: k, Performer: opened, Classifier: classify.Version})
+			one.Performer, one.Classifier = opened, classify.Version
 		case handlers[k.Name] != nil:
-			kinds = append(kinds, execute.Kind{Kind: k, Performer: gochan.New(handlers[k.Name]), Handler: true})
+			one.Performer, one.Handler = gochan.New(handlers[k.Name]), true
+		default:
+			continue
 		}
+		described, _ := config.Kind(k.Name)
+		if one.Resolve, err = resolveOf(s, config, parts, described); err != nil {
+			return nil, err
+		}
+		kinds = append(kinds, one)
 	}
 	if len(kinds) == 0 {
 		return nil, app.Exit(app.ExitUsage, fmt.Errorf("%s: no kind is one that this worker can perform: kinds with channel go need a worker that has a handler for them", config.File))

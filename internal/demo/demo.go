@@ -3,12 +3,9 @@ package demo
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -59,39 +56,19 @@ var ErrDisagree = errors.New("the ledger and the receivers do not agree")
 // Run demonstrates: see the package's documentation. It prints what happens and the
 // comparison, and fails with ErrDisagree where there is anything to explain.
 func Run(ctx context.Context, p *app.Process, o Options) (Result, error) {
-	d := &demonstration{Options: o, began: time.Now(), out: p.Stdout, progress: p.Stderr}
-	if o.JSON {
-		d.out = p.Stderr
-	}
-	if d.Patience <= 0 {
-		d.Patience = 2 * time.Minute
-	}
-	if err := d.makeDir(); err != nil {
-		return Result{}, err
-	}
-	log, err := os.Create(filepath.Join(d.Dir, "duly.log"))
-	if err != nil {
-		return Result{}, fmt.Errorf("opening the log: %w", err)
-	}
-	quietly := &app.Process{Name: p.Name, Version: p.Version, Stdout: p.Stdout, Stderr: p.Stderr, Log: app.NewLogger(log, 0, true)}
-	err = errors.Join(d.serve(ctx, quietly), log.Close())
-	if o.JSON && d.result.Rows > 0 { // it came to a result, be it a bad one
-		err = errors.Join(err, json.NewEncoder(p.Stdout).Encode(d.result))
-	}
-	if err != nil && !errors.Is(err, context.Canceled) {
-		return d.result, fmt.Errorf("%w\n(logs and data are in %s)", err, d.Dir)
-	}
-	if o.Dir == "" {
-		err = errors.Join(err, os.RemoveAll(d.Dir))
-	}
+	d := &demonstration{stage: newStage(p, o)}
+	err := d.run(ctx, p, d.setup, func() any {
+		if d.result.Rows == 0 {
+			return nil
+		}
+		return d.result
+	})
 	return d.result, err
 }
 
-// demonstration is one under way.
+// demonstration is the one of renewals under way.
 type demonstration struct {
-	Options
-	began         time.Time
-	out, progress io.Writer
+	stage
 
 	file    []byte // the rendered rows
 	counts  importer.Counts
@@ -99,56 +76,14 @@ type demonstration struct {
 	result  Result
 }
 
-// makeDir makes the folder, or checks that nothing is in it: the jobs of an earlier
-// demonstration would be compared with receivers that never saw them.
-func (d *demonstration) makeDir() (err error) {
-	if d.Dir == "" {
-		d.Dir, err = tempFolder("demo")
-		return err
-	}
-	if d.Dir, err = filepath.Abs(d.Dir); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(d.Dir, 0o755); err != nil {
-		return fmt.Errorf("making the data folder: %w", err)
-	}
-	entries, err := os.ReadDir(d.Dir)
-	if err == nil && len(entries) > 0 {
-		return app.Exit(app.ExitUsage, fmt.Errorf("--data %s: it must be empty: a demonstration begins with an empty ledger (duly dev keeps one)", d.Dir))
-	}
-	return err
-}
-
-func (d *demonstration) path(name string) string { return filepath.Join(d.Dir, name) }
-
-// serve runs the stack, and the play in it, to the end of the play.
-func (d *demonstration) serve(ctx context.Context, p *app.Process) error {
-	ctx, end := context.WithCancel(ctx)
-	defer end()
-	var played error
-	err := app.Serve(ctx, p, app.AdminSettings{AdminAddr: "127.0.0.1:0"}, func(ctx context.Context, s *app.Service) error {
-		play, err := d.setup(ctx, s)
-		if err != nil {
-			return err
-		}
-		s.Group.Add("play", func(ctx context.Context) error {
-			played = play(ctx)
-			end()
-			return nil
-		})
-		return nil
-	})
-	return errors.Join(played, err)
-}
-
 // setup starts servers, receivers and loops, and returns what is to be played on them.
-func (d *demonstration) setup(ctx context.Context, s *app.Service) (func(context.Context) error, error) {
+func (d *demonstration) setup(ctx context.Context, s *app.Service) (play, error) {
 	d.sayf("Starting PostgreSQL and the bus in %s …", d.Dir)
 	servers, err := startServers(ctx, s, serverOptions{dir: d.Dir, bus: d.Bus})
 	if err != nil {
 		return nil, err
 	}
-	letters, err := startMail("127.0.0.1:0", d.path("received-mail.ndjson"))
+	letters, err := startMail("127.0.0.1:0", d.path("received-mail.ndjson"), mailAt, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -340,8 +275,4 @@ func (d *demonstration) judge(ctx context.Context, l *ledger.Ledger) error {
 		return fmt.Errorf("%w: %d disagreements", ErrDisagree, len(c.problems))
 	}
 	return nil
-}
-
-func (d *demonstration) sayf(format string, args ...any) {
-	_, _ = fmt.Fprintf(d.progress, format+"\n", args...)
 }

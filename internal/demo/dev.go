@@ -62,7 +62,7 @@ func dev(ctx context.Context, s *app.Service, o DevOptions) error {
 	if err != nil {
 		return err
 	}
-	letters, err := startMail(freeOr(at.Mail), filepath.Join(o.Dir, "received-mail.ndjson"))
+	letters, err := startMail(freeOr(at.Mail), filepath.Join(o.Dir, "received-mail.ndjson"), mailAt, nil)
 	if err != nil {
 		return err
 	}

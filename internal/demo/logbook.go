@@ -119,3 +119,10 @@ func (t *tries) next(name string) int {
 	t.n[name]++
 	return t.n[name]
 }
+
+// of returns how often a name was tried.
+func (t *tries) of(name string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.n[name]
+}

@@ -20,7 +20,9 @@ const maxMail = 1 << 20
 // mailServer is an SMTP server that treats recipients as mailPlan says. It keeps no
 // keys and takes the same mail twice, as mail servers do.
 type mailServer struct {
+	plan     func(to string) mailBehaviour
 	book     *logbook
+	log      mailLog
 	server   *smtp.Server
 	listener net.Listener
 	tries    tries
@@ -28,8 +30,13 @@ type mailServer struct {
 	serving  sync.WaitGroup
 }
 
-// startMail serves on the address until stop.
-func startMail(address, logPath string) (*mailServer, error) {
+// mailLog is the server's own log, which others may read: it says of a message whether it
+// was accepted, or, with nil, that it does not know. What was dropped is not in it.
+type mailLog func(message string, accepted *bool) error
+
+// startMail serves on the address until stop. plan says how each recipient is treated; log
+// is nil for a server whose log nobody reads.
+func startMail(address, logPath string, plan func(to string) mailBehaviour, log mailLog) (*mailServer, error) {
 	book, err := openLogbook(logPath)
 	if err != nil {
 		return nil, err
@@ -38,7 +45,7 @@ func startMail(address, logPath string) (*mailServer, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("starting the mail server: %w", err), book.close())
 	}
-	m := &mailServer{book: book, listener: listener, stopping: make(chan struct{})}
+	m := &mailServer{plan: plan, book: book, log: log, listener: listener, stopping: make(chan struct{})}
 	m.server = smtp.NewServer(smtp.BackendFunc(func(c *smtp.Conn) (smtp.Session, error) {
 		return &mailSession{server: m, conn: c}, nil
 	}))
@@ -81,7 +88,7 @@ func (s *mailSession) Mail(string, *smtp.MailOptions) error { return nil }
 
 // Rcpt answers as the plan says for this try of the recipient.
 func (s *mailSession) Rcpt(to string, _ *smtp.RcptOptions) error {
-	s.to, s.plan = to, mailAt(to)
+	s.to, s.plan = to, s.server.plan(to)
 	if s.server.tries.next(to) > s.plan.tries {
 		s.plan = mailAccepts
 	}
@@ -108,6 +115,12 @@ func (s *mailSession) Data(content io.Reader) error {
 		return s.plan.refuseDot
 	}
 	s.server.pause(s.plan.delay)
+	if err := s.note(id); err != nil {
+		return refusal(451, smtp.EnhancedCode{4, 3, 0}, "Nothing was accepted: "+err.Error())
+	}
+	if s.plan.drops {
+		return s.hangUp()
+	}
 	if err := s.server.book.write(sighting{At: time.Now(), Effect: id, To: s.to}); err != nil {
 		return refusal(451, smtp.EnhancedCode{4, 3, 0}, "Nothing was accepted: "+err.Error())
 	}
@@ -115,6 +128,20 @@ func (s *mailSession) Data(content io.Reader) error {
 		return s.hangUp()
 	}
 	return nil
+}
+
+// note writes the server's own log, where there is one.
+func (s *mailSession) note(message string) error {
+	accepted := true
+	switch {
+	case s.server.log == nil:
+		return nil
+	case s.plan.silent:
+		return s.server.log(message, nil)
+	case s.plan.drops:
+		return nil
+	}
+	return s.server.log(message, &accepted)
 }
 
 // hangUp closes the connection; the reply that follows goes nowhere.

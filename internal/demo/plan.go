@@ -35,8 +35,11 @@ type mailBehaviour struct {
 	refuse, refuseDot *smtp.SMTPError
 	// unplug closes the session before it takes any content.
 	unplug bool
-	// hangUp accepts the mail and closes the session without saying so.
-	hangUp bool
+	// hangUp accepts the mail and closes the session without saying so; drops does not accept
+	// it and says as little.
+	hangUp, drops bool
+	// silent: the server's log does not say whether it accepted the mail.
+	silent bool
 	// delay comes before the answer to the content.
 	delay time.Duration
 }

@@ -29,7 +29,7 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{mailLog: filepath.Join(t.TempDir(), "mail"), hookLog: filepath.Join(t.TempDir(), "hooks")}
-	m, err := startMail("127.0.0.1:0", b.mailLog)
+	m, err := startMail("127.0.0.1:0", b.mailLog, mailAt, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.stop(context.Background())) })
 	b.hooks, err = startHooks("127.0.0.1:0", b.hookLog)

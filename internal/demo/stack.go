@@ -188,7 +188,7 @@ func (srv *servers) addLoops(ctx context.Context, s *app.Service, config *app.Co
 		s.Log.InfoContext(ctx, "no worker here: every kind has channel go; run a worker of your own")
 		return running{pool, l}, nil
 	}
-	return running{pool, l}, compose.Worker(s, config, compose.WorkerParts{Ledger: l, Heart: heart, Buses: buses, Handlers: handlers, Asking: l})
+	return running{pool, l}, compose.Worker(s, config, compose.WorkerParts{Ledger: l, Heart: heart, Buses: buses, Handlers: handlers, Asking: l, Resolving: l})
 }
 
 // performs reports whether a worker in this process would have anything to do.

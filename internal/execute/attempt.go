@@ -28,6 +28,10 @@ type attempt struct {
 	// a drain only.
 	ctx limited
 
+	// phase says whether its destination is still asked for; bound is where it goes then.
+	phase atomic.Int32
+	bound string
+
 	begun    atomic.Bool
 	refused  atomic.Bool
 	reported atomic.Bool
@@ -79,7 +83,7 @@ func (a *attempt) effect(ctx context.Context) channel.Effect {
 		Kind: a.kind.Name, Key: g.Key, Subject: g.Subject, Period: g.Period,
 		Destination: g.Destination, Payload: g.Payload,
 		Generation: row.Generation, Attempt: row.Attempt,
-		EffectKey: job.WireEffectKey(a.kind.Name, g.Key, row.Generation, row.Channel),
+		EffectKey: a.effectKey(),
 		Deadline:  row.Deadline, DeadlineZone: g.DeadlineZone, DeadlineLocal: g.DeadlineLocal,
 		TraceParent: g.TraceParent,
 		Begin:       a.begin,
@@ -88,6 +92,12 @@ func (a *attempt) effect(ctx context.Context) channel.Effect {
 		e.TraceParent = traceparent.Of(ctx)
 	}
 	return e
+}
+
+// effectKey is the effect key as it goes on the wire.
+func (a *attempt) effectKey() string {
+	row := &a.grant.Row
+	return job.WireEffectKey(a.kind.Name, a.grant.Key, row.Generation, row.Channel)
 }
 
 // cutHandlers ends the contexts of the session's Go handlers: their lease is over,

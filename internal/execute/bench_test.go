@@ -40,7 +40,10 @@ func BenchmarkWorker(b *testing.B) {
 }
 
 // yes is a ledger that says yes to everything.
-type yes struct{ Clerk }
+type yes struct {
+	Clerk
+	Binder
+}
 
 func (yes) RegisterWorker(context.Context, machine.Worker) error                 { return nil }
 func (yes) Heartbeat(context.Context, string) ([]machine.Attempt, error)         { return nil, nil }

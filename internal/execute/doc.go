@@ -11,6 +11,8 @@
 //	  - lease (lease.go): every reference in hand is leased at once, because its
 //	    handler starts at once. All messages of a kind that are there at the same time
 //	    share one round trip; nobody waits for more to come.
+//	  - resolve (resolve.go), of some kinds: the destination is asked for, of all that were
+//	    leased together at once, and stored; meanwhile the lane goes on.
 //	  - begin (gate.go): the last check before the first byte.
 //	  - perform (perform.go): one goroutine, one context, one limit an attempt. A
 //	    goroutine whose attempt has ended may take another's that waits for its own
@@ -37,6 +39,21 @@
 // ends before its lease does (watch.go). A machine that was suspended wakes with a
 // monotonic clock that knows nothing of it; where it and the wall clock disagree,
 // the lease counts as lost until the next renewal.
+//
+// # Where an effect goes
+//
+// A destination may be bound late: asked for right before an attempt, so that who moved
+// since is reached at the new place. One effect key must never go to two places, though,
+// and who repeats an attempt that may have happened need not be who made it. So where an
+// attempt goes is in the ledger, durably, before it begins, under its fence: the ledger
+// takes it only while the lease is the worker's. A later attempt in doubt is leased with
+// what is stored, and goes there, without asking. Where nothing is stored, nothing was sent:
+// whoever died, died before that. What an attempt did that surely failed binds nobody: the
+// next one asks anew.
+//
+// Nothing is sent before the answer, so that no answer, whatever it is, leaves a doubt: an
+// address that is not there, or of no use, fails for good; a resolver that fails, or is too
+// slow, is asked again with the next attempt.
 //
 // # What costs an attempt, and what does not
 //

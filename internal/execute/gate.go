@@ -1,6 +1,7 @@
 package execute
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -88,8 +89,17 @@ func (w *Worker) need(k *kind) time.Duration {
 
 // checkLimit refuses a kind whose effects could never begin.
 func (o Options) checkLimit(k Kind) error {
-	if most := o.LeaseTime - o.Heartbeat; !k.Handler && k.Policy.Limit >= most {
-		return fmt.Errorf("kind %s: limit %s: it must be below lease time − heartbeat (%s), or no effect could begin", k.Name, k.Policy.Limit, most)
+	most, resolve := o.LeaseTime-o.Heartbeat, time.Duration(0)
+	if k.Resolve != nil {
+		resolve = cmp.Or(k.Resolve.Timeout, defaultResolveTimeout)
+	}
+	switch {
+	case resolve < 0 || k.Resolve != nil && k.Resolve.Resolver == nil:
+		return fmt.Errorf("kind %s: its resolve needs a resolver, and a timeout above 0", k.Name)
+	case k.Handler && resolve >= most/2:
+		return fmt.Errorf("kind %s: the timeout of its resolve, %s: it must be below half of lease time − heartbeat (%s)", k.Name, resolve, most/2)
+	case !k.Handler && k.Policy.Limit+resolve >= most:
+		return fmt.Errorf("kind %s: limit %s, and %s for its resolve: together they must be below lease time − heartbeat (%s), or no effect could begin", k.Name, k.Policy.Limit, resolve, most)
 	}
 	return nil
 }

@@ -127,7 +127,7 @@ func (l *lane) leaseOnce(ctx context.Context, s *session, k *kind, claims []*cla
 		failpoint.Pass(failpoint.WorkerLeased)
 		l.worker.metrics.observeLease(k, &a.grant.Row)
 	}
-	l.worker.crew.start(attempts)
+	l.begin(k, attempts)
 	stale := make([]*claim, 0, len(known)+len(leases.Stale))
 	for _, a := range known { // it runs here already: this copy is stale
 		a.cancel()

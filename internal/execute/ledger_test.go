@@ -54,6 +54,8 @@ type books struct {
 	copies   int64
 	late     []func()
 	beats    int
+	binds    int
+	onBind   func(n int) fault
 	onLease  func(n int, r machine.LeaseRequest) fault
 	onSettle func(n int, reports []machine.Report) fault
 	locked   map[int64]bool // jobs whose rows somebody has locked when they are settled
@@ -319,6 +321,21 @@ func (b *books) each(doing string) error {
 		return nil
 	}
 	return on(doing)
+}
+
+func (b *books) Bind(ctx context.Context, w machine.Worker, bindings []machine.Binding) (taken []bool, err error) {
+	var f fault
+	b.with(func() {
+		b.binds++
+		if b.onBind != nil {
+			f = b.onBind(b.binds)
+		}
+	})
+	err = b.meet(ctx, f, func() (err error) {
+		taken, err = b.Ledger.Bind(context.WithoutCancel(ctx), w, bindings)
+		return err
+	})
+	return taken, err
 }
 
 func (b *books) LeasedBy(ctx context.Context, workerID string, refs []job.Ref) ([]machine.Grant, error) {

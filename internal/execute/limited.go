@@ -26,6 +26,15 @@ var _ context.Context = (*limited)(nil)
 // start begins with it: it ends at the instant, or when parent does.
 func (l *limited) start(parent context.Context, until time.Time) { l.parent, l.until = parent, until }
 
+// restart moves the end of one that has not ended and that nobody waits for.
+func (l *limited) restart(until time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.waited == nil && l.err == nil {
+		l.until = until
+	}
+}
+
 // Deadline is the end of the limit.
 func (l *limited) Deadline() (time.Time, bool) { return l.until, true }
 

@@ -16,6 +16,7 @@ type metrics struct {
 	locked        *prometheus.CounterVec
 	held          *prometheus.CounterVec
 	refused       *prometheus.CounterVec
+	resolutions   *prometheus.CounterVec
 	late          *prometheus.CounterVec
 	duplicates    *prometheus.CounterVec
 	leaseDelay    *prometheus.HistogramVec
@@ -66,7 +67,9 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		locked:  counters("locked_references_total", "References whose rows somebody else had locked when they were asked for, each time; they are asked for again.", "kind"),
 		held:    counters("held_references_total", "References whose jobs were held, by reason.", "reason"),
 		refused: counters("refused_begins_total", "Attempts that were leased and not begun, by reason.", "reason"),
-		late:    counters("late_reports_total", "Reports that came after their lease was over and were kept as evidence.", "outcome"),
+		resolutions: counters("resolutions_total",
+			"Destinations that were asked for right before an attempt: resolved, or not, by the class of the failure. Nothing was sent of the latter.", "kind", "result"),
+		late: counters("late_reports_total", "Reports that came after their lease was over and were kept as evidence.", "outcome"),
 		duplicates: counters("duplicate_effects_total",
 			"Successes of generations that were delivered by another attempt, cancelled or redriven before. Where the receiver did not dedupe them, each is an effect too many.", "kind"),
 		leaseBatch:  batch("lease_batch_references", "References in one lease call."),

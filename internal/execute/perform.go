@@ -41,7 +41,7 @@ func (w *Worker) perform(a *attempt) {
 			"the generation began on channel %s and the kind has %s now; a redrive begins on that", job.Storable(fixed, job.MaxName), a.kind.Channel))
 		return
 	}
-	result = a.kind.Performer.Deliver(ctx, a.effect(ctx))
+	result = a.saying(a.kind.Performer.Deliver(ctx, a.effect(ctx)))
 	failpoint.Pass(failpoint.WorkerDone)
 }
 

@@ -21,15 +21,22 @@ import (
 
 // performer is a channel whose effects are a function of the test.
 type performer struct {
-	do func(ctx context.Context, e channel.Effect) job.Result
+	do    func(ctx context.Context, e channel.Effect) job.Result
+	check func(destination string) *job.Refusal
 
 	mu      sync.Mutex
 	effects []channel.Effect // that began
 }
 
-func (p *performer) Name() string                      { return "test" }
-func (p *performer) Check(string, []byte) *job.Refusal { return nil }
-func (p *performer) Close() error                      { return nil }
+func (p *performer) Name() string { return "test" }
+func (p *performer) Close() error { return nil }
+
+func (p *performer) Check(destination string, _ []byte) *job.Refusal {
+	if p.check == nil {
+		return nil
+	}
+	return p.check(destination)
+}
 
 func (p *performer) Deliver(ctx context.Context, e channel.Effect) job.Result {
 	begin := e.Begin
@@ -52,6 +59,17 @@ func (p *performer) Deliver(ctx context.Context, e channel.Effect) job.Result {
 		return job.NotBegun(err.Error())
 	}
 	return job.Done(nil)
+}
+
+// went are the destinations of the effects that began, in order.
+func (p *performer) went() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []string
+	for _, e := range p.effects {
+		all = append(all, e.Destination)
+	}
+	return all
 }
 
 // perform changes what is done from now on.

@@ -34,6 +34,9 @@ func (w *Worker) watchOnce(now time.Time) {
 		}
 		for _, a := range s.running() {
 			oldest = max(oldest, now.Sub(a.leaseSent))
+			if a.phase.Load() == phaseResolving {
+				continue // it has not begun, and the asking has bounds of its own
+			}
 			if now.Sub(a.ctx.until) > a.kind.Policy.PauseBound && !a.reported.Load() {
 				w.metrics.overdue.Inc()
 				go w.giveUp(a, "the attempt did not return although its limit was over")
@@ -44,8 +47,13 @@ func (w *Worker) watchOnce(now time.Time) {
 }
 
 // giveUp reports an attempt that runs on as unknown; its slot stays taken until it
-// returns. A success that it then brings is reported too.
+// returns. A success that it then brings is reported too. One whose destination is still
+// asked for has not begun, and never will.
 func (w *Worker) giveUp(a *attempt, why string) {
 	a.cancel()
+	if a.phase.CompareAndSwap(phaseResolving, phaseOver) {
+		w.report(a, job.NotBegun(why))
+		return
+	}
 	w.report(a, job.MayBeDone(job.CodeTimeout, why))
 }

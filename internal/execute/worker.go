@@ -24,6 +24,7 @@ import (
 // Ledger is what the worker asks of the ledger, besides its heartbeat.
 type Ledger interface {
 	Leaser
+	Binder
 	Settler
 	Clerk
 }
@@ -36,6 +37,9 @@ type Kind struct {
 	// Handler marks a Go handler: it may take longer than a lease, on renewals, and its
 	// context ends before its lease does.
 	Handler bool
+	// Resolve says how the destinations of its jobs are asked for right before an attempt;
+	// nil: they are those that the jobs were given.
+	Resolve *Resolve
 	// Classifier is the version of the rules by which Performer classifies results.
 	Classifier string
 }

@@ -1,6 +1,7 @@
 package execute
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -123,4 +124,23 @@ func TestPackAboveTheShareOfALaneIsCutToIt(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Equal(t, []int{4, 5}, []int{w.lanes[0].need, w.lanes[1].need})
+}
+
+// C17: who a worker is, is random: two of one name on one host are two.
+func TestC17WorkersOfOneNameAreTwo(t *testing.T) {
+	t.Parallel()
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		o := r.options
+		o.Ledger, o.Heart, o.Bus, o.Kinds = r.books, r.books, r.broker.Connect(), []Kind{r.kind}
+		other, err := New(o)
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- other.Run(ctx) }()
+		r.settle()
+		require.Len(t, r.books.alive(), 2, "both have the label %q", o.Label)
+		stop()
+		require.NoError(t, <-ended)
+		require.Len(t, r.books.alive(), 1, "and the end of one is not that of the other")
+	})
 }

@@ -59,23 +59,26 @@ type Cleanup struct {
 
 // Generation is one generation of a job, the oldest first in a Document.
 type Generation struct {
-	Generation      int32           `json:"generation"`
-	State           job.State       `json:"state"`
-	Waiting         job.Waiting     `json:"waiting,omitempty"`
-	Hold            job.Hold        `json:"hold,omitempty"`
-	Reason          job.Reason      `json:"reason,omitempty"`
-	Class           job.Class       `json:"class,omitempty"`
-	Code            job.Code        `json:"code,omitempty"`
-	Detail          string          `json:"detail,omitempty"`
-	Fingerprint     string          `json:"fingerprint,omitempty"`
-	Attempts        int32           `json:"attempts"`
-	MaxAttempts     int32           `json:"max_attempts"`
-	Fence           int64           `json:"fence"`
-	Emission        int32           `json:"emission"`
-	Worker          string          `json:"worker,omitempty"`
-	Channel         string          `json:"channel,omitempty"`
-	EffectKey       string          `json:"effect_key"`
-	Destination     string          `json:"destination,omitempty"`
+	Generation  int32       `json:"generation"`
+	State       job.State   `json:"state"`
+	Waiting     job.Waiting `json:"waiting,omitempty"`
+	Hold        job.Hold    `json:"hold,omitempty"`
+	Reason      job.Reason  `json:"reason,omitempty"`
+	Class       job.Class   `json:"class,omitempty"`
+	Code        job.Code    `json:"code,omitempty"`
+	Detail      string      `json:"detail,omitempty"`
+	Fingerprint string      `json:"fingerprint,omitempty"`
+	Attempts    int32       `json:"attempts"`
+	MaxAttempts int32       `json:"max_attempts"`
+	Fence       int64       `json:"fence"`
+	Emission    int32       `json:"emission"`
+	Worker      string      `json:"worker,omitempty"`
+	Channel     string      `json:"channel,omitempty"`
+	EffectKey   string      `json:"effect_key"`
+	Destination string      `json:"destination,omitempty"`
+	// Resolved is where its newest attempt was to go, of a kind whose destinations are asked
+	// for right before one.
+	Resolved        *Resolved       `json:"resolved,omitempty"`
 	PayloadBytes    int             `json:"payload_bytes"`
 	Payload         json.RawMessage `json:"payload,omitempty"`
 	Receipt         *job.Receipt    `json:"receipt,omitempty"`
@@ -164,7 +167,7 @@ func Show(s machine.Story, p Private) Document {
 		d.Events = append(d.Events, Event{
 			At: e.At.UTC(), Generation: e.Generation, Name: e.Name, From: e.From, To: e.To, Attempt: e.Attempt, Fence: e.Fence, Emission: e.Emission,
 			Outcome: e.Outcome, Class: e.Class, Code: e.Code, Why: e.Why, Detail: e.Detail, WakeAt: utc(e.WakeAt), EndsAt: utc(e.EndsAt),
-			Worker: e.Worker, Version: e.Version, Classifier: e.Classifier, Policy: e.Policy, Actor: e.Actor, Receipt: e.Receipt, Late: e.Late,
+			Worker: e.Worker, Version: e.Version, Classifier: e.Classifier, Policy: e.Policy, Actor: e.Actor, Receipt: receiptOf(e.Receipt, p), Late: e.Late,
 		})
 	}
 	for _, r := range s.Redrives {
@@ -182,7 +185,7 @@ func generation(s machine.Story, g machine.Generation, p Private) Generation {
 		Generation: g.Generation, State: g.State, Waiting: g.Waiting, Hold: g.Hold, Reason: g.Reason, Class: g.LastClass, Code: g.LastCode,
 		Detail: g.Detail, Fingerprint: g.Fingerprint, Attempts: g.Attempt, MaxAttempts: g.Kind.Policy.MaxAttempts, Fence: g.Fence, Emission: g.Emission,
 		Worker: g.Worker, Channel: channel, EffectKey: job.WireEffectKey(s.Kind.Name, s.Key, g.Generation, channel),
-		Destination: Mask(g.Destination), PayloadBytes: len(g.Payload), Receipt: g.Receipt,
+		Destination: Mask(g.Destination), Resolved: resolved(g, p), PayloadBytes: len(g.Payload), Receipt: receiptOf(g.Receipt, p),
 		Created: g.Created.UTC(), Due: g.Due.UTC(), Deadline: utc(g.Deadline), DeadlineZone: g.DeadlineZone, DeadlineLocal: g.DeadlineLocal,
 		FirstReady: utc(g.FirstReady), WakeAt: utc(g.WakeAt), LeasedAt: utc(g.LeasedAt), Ended: utc(g.Ended),
 		InDoubt: g.InDoubt(), DoubtSince: utc(g.DoubtSince), NoCountsFrom: utc(g.NoFrom()), ClosesAt: utc(g.ClosesAt()),

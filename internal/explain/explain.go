@@ -63,6 +63,7 @@ func Of(s machine.Story) Explanation {
 		e.Bounds = bounds(g)
 	}
 	e.note()
+	e.bound()
 	e.cleanup()
 	return e.Explanation
 }

@@ -5,7 +5,8 @@
 SELECT u.asked, j.id, j.generation, j.kind, j.state, j.waiting, j.hold, j.reason, j.attempt, j.unclassified,
        j.fence, j.emission, j.created_at, j.origin_at, j.first_ready_at, j.due_at, j.deadline, j.wake_at,
        j.worker, j.leased_at, j.lease_limit, j.doubt_since, j.doubt_until, j.terms, j.flags, j.successor,
-       j.last_class, j.last_code, j.key, j.subject, j.period, j.destination
+       j.last_class, j.last_code, j.key, j.subject, j.period,
+       coalesce((SELECT r.address FROM duly.resolved r WHERE r.job = j.id AND r.generation = j.generation), j.destination)
 FROM (SELECT job, generation, asked, ask_at FROM duly.unknown
       WHERE kind = $1 AND lookup = $2 AND ask_at <= now() AND closes_at > now()
       ORDER BY ask_at, job LIMIT $3 FOR UPDATE SKIP LOCKED) u

@@ -87,6 +87,9 @@ func (c *checker) all(ctx context.Context, after int64) error {
 	if err := c.results(ctx); err != nil {
 		return err
 	}
+	if err := c.runs(ctx); err != nil {
+		return err
+	}
 	return c.outbox(ctx, nil)
 }
 

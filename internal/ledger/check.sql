@@ -138,3 +138,33 @@ WHERE j.state = 'ready' AND j.successor IS NULL AND ($1::bigint IS NULL OR j.id 
       ) a
       WHERE a.job = j.id AND a.generation = j.generation AND a.emission = j.emission)
 ORDER BY j.id
+
+-- name: check_runs
+-- $1 runs behind this id, $2 how many: the next runs, as they are kept and as their rows
+-- are counted: members, those that were linked, those that lead neither to a job nor to
+-- how one ended, refusals, the sum of the counts that retention left (null before), and
+-- whether an occurrence of its schedule and instant is recorded. Walks keys; no locks.
+SELECT r.id, r.schedule, r.period, r.state, coalesce(r.selected, 0), coalesce(r.refused, 0), coalesce(r.linked, 0),
+       m.members, m.linked, m.stray, f.refused, k.kept,
+       EXISTS (SELECT FROM duly.occurrence o WHERE o.schedule = r.schedule AND o.at = r.at AND o.run IS NOT NULL)
+FROM (SELECT * FROM duly.run WHERE id > $1 ORDER BY id LIMIT $2) r
+     CROSS JOIN LATERAL (
+         SELECT count(*) AS members, count(*) FILTER (WHERE m.linked) AS linked,
+                count(*) FILTER (WHERE NOT EXISTS (SELECT FROM duly.job_key k WHERE k.hash = m.hash AND k.job = m.job
+                    AND (k.state IS NOT NULL OR EXISTS (SELECT FROM duly.job j WHERE j.id = m.job)))) AS stray
+         FROM duly.run_member m WHERE m.run = r.id
+     ) m
+     CROSS JOIN LATERAL (SELECT count(*) AS refused FROM duly.run_refused f WHERE f.run = r.id) f
+     LEFT JOIN LATERAL (SELECT sum(value::bigint)::bigint AS kept FROM jsonb_each_text(r.counts)) k ON true
+ORDER BY r.id
+
+-- name: check_occurrences
+-- Occurrences whose run there is not, or is of another period, and members of runs that
+-- there are not. Reads both tables once; no locks.
+SELECT o.schedule, coalesce(o.period, ''), 'an occurrence of run ' || o.run, coalesce('run ' || r.id || ' of period ' || r.period, 'no such run')
+FROM duly.occurrence o LEFT JOIN duly.run r ON r.id = o.run
+WHERE o.run IS NOT NULL AND (r.id IS NULL OR (r.schedule, r.period) IS DISTINCT FROM (o.schedule, coalesce(o.period, '')))
+UNION ALL
+SELECT '', '', m.members || ' members of run ' || m.run, 'no such run'
+FROM (SELECT run, count(*) AS members FROM duly.run_member GROUP BY run) m
+WHERE NOT EXISTS (SELECT FROM duly.run r WHERE r.id = m.run)

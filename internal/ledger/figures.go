@@ -34,6 +34,10 @@ func (l *Ledger) Figures(ctx context.Context, most int) (machine.Figures, error)
 		return f, fmt.Errorf("measuring the cleanups: %w", err)
 	}
 	f.OldestCleanup = value(cleanup)
+	err = l.seek(ctx, l.pool, func(r pgx.BatchResults) error { return r.QueryRow().Scan(&f.CleanupsGateless) }, stmt("cleanup_gateless"), most)
+	if err != nil {
+		return f, fmt.Errorf("measuring the cleanups without a gate: %w", err)
+	}
 	var rows int
 	var running, youngest *time.Duration
 	err = l.seek(ctx, l.pool, func(r pgx.BatchResults) error {

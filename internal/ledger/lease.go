@@ -136,7 +136,7 @@ func (l *Ledger) grant(ctx context.Context, r *leased, req machine.LeaseRequest)
 			Created: r.created.Time, Origin: r.origin.Time, FirstReady: r.firstReady.Time, Due: r.due.Time, Deadline: r.deadline.Time,
 			Worker: req.Worker.ID, LeasedAt: r.leasedAt.Time, Limit: req.Kind.Policy.Limit,
 			Fixed: true, Channel: t.channel, Promises: t.promises,
-			CancelRequested: f&flagCancel != 0, Closed: f&flagClosed != 0, Announced: f&flagAnnounced != 0,
+			Pinned: f&flagPinned != 0, CancelRequested: f&flagCancel != 0, Closed: f&flagClosed != 0, Announced: f&flagAnnounced != 0,
 		},
 		Key: r.key.String, Subject: r.subject.String, Period: r.period.String, Destination: r.destination.String, Payload: r.payload,
 		DeadlineZone: r.zone.String, DeadlineLocal: r.local.String, TraceParent: r.trace.String,
@@ -246,11 +246,14 @@ func (l *Ledger) bodies(ctx context.Context, q Querier, rows []machine.Row) ([]m
 		key                                              string
 		subject, period, destination, zone, local, trace *string
 		payload                                          []byte
+		to                                               bound
 	)
-	_, err = pgx.ForEachRow(found, []any{&at.job, &at.generation, &key, &subject, &period, &destination, &payload, &zone, &local, &trace}, func() error {
+	columns := append([]any{&at.job, &at.generation, &key, &subject, &period, &destination, &payload, &zone, &local, &trace}, to.scanInto()...)
+	_, err = pgx.ForEachRow(found, columns, func() error {
 		byID[at] = machine.Grant{
 			Key: key, Subject: value(subject), Period: value(period), Destination: value(destination),
 			Payload: slices.Clone(payload), DeadlineZone: value(zone), DeadlineLocal: value(local), TraceParent: value(trace),
+			Bound: to.of(),
 		}
 		return nil
 	})

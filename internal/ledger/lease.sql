@@ -41,10 +41,13 @@ INSERT INTO duly.lease (at, ends_at, worker, kind, policy_hash, jobs, generation
 VALUES ($10, $10::timestamptz + $3::interval + $4::interval, $1, $2, $5, $6, $7, $8, $9)
 
 -- name: lease_bodies
--- $1 jobs, $2 generations: what the effects of leased rows need. No locks.
-SELECT j.id, j.generation, j.key, j.subject, j.period, j.destination, j.payload, j.deadline_zone, j.deadline_local, j.trace_parent
+-- $1 jobs, $2 generations: what the effects of leased rows need, and where an earlier
+-- attempt of each was sent whose destination was asked for. No locks.
+SELECT j.id, j.generation, j.key, j.subject, j.period, j.destination, j.payload, j.deadline_zone, j.deadline_local, j.trace_parent,
+       r.address, r.by, r.fence, r.at
 FROM unnest($1::bigint[], $2::integer[]) AS t (id, generation)
 CROSS JOIN LATERAL (SELECT * FROM duly.job j WHERE j.id = t.id AND j.generation = t.generation OFFSET 0) j
+LEFT JOIN duly.resolved r ON r.job = t.id AND r.generation = t.generation
 
 -- name: lease_held
 -- $1 worker, $2 jobs, $3 generations, $4 emissions: the rows among them that the

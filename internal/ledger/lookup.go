@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -23,10 +22,9 @@ import (
 // (boolean: null says that it is still being worked on), receipt (text, the receiver's own
 // id) and, if it likes, at (timestamptz). No row says that it did not happen.
 type Lookup struct {
-	pool      *pgxpool.Pool
-	statement string
-	timeout   time.Duration
-	withAt    bool
+	asker
+
+	withAt bool
 }
 
 var (
@@ -67,15 +65,13 @@ func OpenLookup(ctx context.Context, config *pgxpool.Config, o LookupOptions) (*
 	if err := CheckLookup(o.Statement); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrLookup, err)
 	}
-	config = config.Copy()
-	config.MaxConns, config.MinConns, config.MinIdleConns = max(o.Conns, 1), 0, 0
-	pool, err := pgxpool.NewWithConfig(ctx, config)
+	a, err := newAsker(config, o.Conns, o.Statement, o.Timeout)
 	if err != nil {
 		return nil, fmt.Errorf("connecting for a lookup: %w", err)
 	}
-	l := &Lookup{pool: pool, statement: o.Statement, timeout: o.Timeout}
-	if err := l.check(ctx); err != nil {
-		pool.Close()
+	l := &Lookup{asker: a}
+	if err := l.try(ctx, ErrLookup, "lookup", l.describe); err != nil {
+		l.Close()
 		return nil, err
 	}
 	return l, nil
@@ -85,27 +81,6 @@ func OpenLookup(ctx context.Context, config *pgxpool.Config, o LookupOptions) (*
 // of its own.
 func (l *Ledger) OpenLookup(ctx context.Context, o LookupOptions) (*Lookup, error) {
 	return OpenLookup(ctx, l.pool.Config(), o)
-}
-
-// Close ends the connections.
-func (l *Lookup) Close() { l.pool.Close() }
-
-func (l *Lookup) check(ctx context.Context) error {
-	err := l.reading(ctx, func(tx pgx.Tx) error {
-		described, err := tx.Conn().Prepare(ctx, "", l.statement)
-		if err != nil {
-			return err
-		}
-		return l.describe(described)
-	})
-	var answered *pgconn.PgError
-	switch {
-	case err == nil, errors.Is(err, ErrLookup):
-		return err
-	case wrong(err) && errors.As(err, &answered):
-		return fmt.Errorf("%w: %s (SQLSTATE %s)", ErrLookup, answered.Message, answered.Code)
-	}
-	return fmt.Errorf("checking the statement of a lookup: %w", err)
 }
 
 // texts are the types that a text may have.
@@ -186,27 +161,11 @@ func (l *Lookup) Ask(ctx context.Context, effectKey string) (Looked, error) {
 	return found, err
 }
 
-// reading runs do in a transaction that only reads, and that nothing of stands for long.
-func (l *Lookup) reading(ctx context.Context, do func(pgx.Tx) error) error {
-	return pgx.BeginTxFunc(ctx, l.pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, stmt("lookup_bounds"), strconv.FormatInt(max(l.timeout.Milliseconds(), 1), 10)); err != nil {
-			return err
-		}
-		return do(tx)
-	})
-}
-
 // LookupFailure says in a few words, without anything of the statement's data, why a
 // lookup failed.
 func LookupFailure(err error) string {
-	var answered *pgconn.PgError
-	switch {
-	case errors.Is(err, ErrLookup):
+	if errors.Is(err, ErrLookup) {
 		return err.Error()
-	case errors.As(err, &answered):
-		return "the statement failed (SQLSTATE " + answered.Code + ")"
-	case errors.Is(err, context.DeadlineExceeded):
-		return "no answer in time"
 	}
-	return "no connection to the database, or none that answered"
+	return failure(err)
 }

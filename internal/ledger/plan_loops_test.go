@@ -54,6 +54,7 @@ func (c *crew) plannedStatements(jobs []int64) []planned {
 		{"seek", "leases_of", []any{c.worker.ID, old, 50 * time.Second, 100}},
 		{"seek", "closing_page", []any{500}},
 		{"hot", "ask_due", []any{int16(1), "http", 8}},
+		{"hot", "resolved_put", []any{jobs, ones, fences, make([]string, n), make([]string, n), c.worker.ID}},
 		{"keyed", "cleanup_put", gates},
 		{"hot", "cleanup_put", gates},
 		{"hot", "cleanup_retire", []any{jobs}},

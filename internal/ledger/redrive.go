@@ -97,6 +97,7 @@ func (l *Ledger) succeed(ctx context.Context, tx pgx.Tx, req machine.RedriveRequ
 	default:
 		return machine.Successor{}, machine.Deny(req.Kind, req.Key, row, ev, change.Refused)
 	}
+	succ.Pinned = req.Pins(row)
 	if err := l.mayRedrive(ctx, tx, req, row); err != nil {
 		return machine.Successor{}, err
 	}
@@ -159,7 +160,7 @@ func (l *Ledger) append(ctx context.Context, tx pgx.Tx, req machine.RedriveReque
 	tag, err := tx.Exec(ctx, stmt("redrive_append"), row.Job, row.Generation,
 		succ.Generation, succ.Created, succ.Due, null(succ.Deadline), null(succ.FirstReady), null(succ.Origin), null(succ.WakeAt),
 		null(succ.PromoteAt()), null(succ.ExpiresAt()), succ.Fence, succ.Emission, string(succ.State), orNull(succ.Waiting),
-		orNull(req.Destination), orBytes(req.Payload), !req.Deadline.IsZero(), orNull(req.DeadlineZone), orNull(req.DeadlineLocal))
+		orNull(req.Destination), orBytes(req.Payload), !req.Deadline.IsZero(), orNull(req.DeadlineZone), orNull(req.DeadlineLocal), flags(succ))
 	if err == nil && tag.RowsAffected() != 1 {
 		err = errors.New("the predecessor is not there")
 	}

@@ -20,14 +20,14 @@ FROM pg_class c WHERE c.oid = 'duly.redrive'::regclass
 -- generation, $4 created, $5 due, $6 deadline, $7 first ready, $8 origin, $9 wake_at,
 -- $10 promote_at, $11 expires_at, $12 fence, $13 emission, $14 state, $15 waiting: the
 -- successor as decided; $16 destination, $17 payload, both null to keep; $18 whether
--- the deadline is corrected, with $19 its zone and $20 its local time. The
+-- the deadline is corrected, with $19 its zone and $20 its local time; $21 flags. The
 -- predecessor's row is locked by the caller. One row.
 INSERT INTO duly.job (id, generation, created_at, due_at, deadline, first_ready_at, origin_at, wake_at, promote_at,
                       expires_at, fence, emission, kind, state, waiting, key, subject, period, destination, payload,
-                      deadline_zone, deadline_local, trace_parent)
+                      deadline_zone, deadline_local, trace_parent, flags)
 SELECT p.id, $3, $4, $5, $6, $7, $8, $9, $10,
        $11, $12, $13, p.kind, $14, $15, p.key, p.subject, p.period, coalesce($16, p.destination), coalesce($17, p.payload),
-       CASE WHEN $18::boolean THEN $19 ELSE p.deadline_zone END, CASE WHEN $18 THEN $20 ELSE p.deadline_local END, p.trace_parent
+       CASE WHEN $18::boolean THEN $19 ELSE p.deadline_zone END, CASE WHEN $18 THEN $20 ELSE p.deadline_local END, p.trace_parent, $21
 FROM duly.job p WHERE p.id = $1 AND p.generation = $2
 
 -- name: redrive_put

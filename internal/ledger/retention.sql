@@ -20,6 +20,8 @@ WITH locked AS MATERIALIZED (
     DELETE FROM duly.unknown u USING kept WHERE u.job = kept.job
 ), cleaned AS (
     DELETE FROM duly.cleanup c USING kept WHERE c.job = kept.job
+), resolved AS (
+    DELETE FROM duly.resolved r USING kept WHERE r.job = kept.job
 ), gone AS (
     DELETE FROM duly.job j USING kept WHERE j.id = kept.job
 )

@@ -16,6 +16,7 @@ const (
 	flagClosed
 	flagAnnounced
 	flagReported
+	flagPinned
 )
 
 // stored is a job row as its columns are, in the order in which every statement that
@@ -74,7 +75,7 @@ func (l *Ledger) row(ctx context.Context, s stored) (machine.Row, error) {
 		Deadline: value(s.Deadline), WakeAt: value(s.WakeAt),
 		Worker: value(s.Worker), LeasedAt: value(s.LeasedAt), Limit: value(s.LeaseLimit),
 		DoubtSince: value(s.DoubtSince), DoubtUntil: value(s.DoubtUntil),
-		CancelRequested: s.Flags&flagCancel != 0, Closed: s.Flags&flagClosed != 0, Announced: s.Flags&flagAnnounced != 0, Reported: s.Flags&flagReported != 0,
+		Pinned: s.Flags&flagPinned != 0, CancelRequested: s.Flags&flagCancel != 0, Closed: s.Flags&flagClosed != 0, Announced: s.Flags&flagAnnounced != 0, Reported: s.Flags&flagReported != 0,
 		Successor: value(s.Successor), LastClass: job.Class(value(s.LastClass)), LastCode: job.Code(value(s.LastCode)),
 	}
 	if s.Terms != nil {
@@ -100,6 +101,9 @@ func flags(r machine.Row) int16 {
 	}
 	if r.Reported {
 		f |= flagReported
+	}
+	if r.Pinned {
+		f |= flagPinned
 	}
 	return f
 }

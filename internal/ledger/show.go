@@ -115,13 +115,14 @@ type shown struct {
 	receipt                                   []byte
 	detail, fingerprint                       *string
 	asking                                    asking
+	bound                                     bound
 }
 
 func scanShown(r pgx.CollectableRow) (shown, error) {
 	var s shown
 	return s, r.Scan(slices.Concat(s.scanInto(), []any{
 		&s.subject, &s.period, &s.destination, &s.zone, &s.local, &s.payload, &s.ended, &s.receipt, &s.detail, &s.fingerprint,
-	}, s.asking.scanInto())...)
+	}, s.asking.scanInto(), s.bound.scanInto())...)
 }
 
 func (l *Ledger) generation(ctx context.Context, s shown) (machine.Generation, error) {
@@ -131,7 +132,7 @@ func (l *Ledger) generation(ctx context.Context, s shown) (machine.Generation, e
 	}
 	g := machine.Generation{
 		Row: row, Destination: value(s.destination), DeadlineZone: value(s.zone), DeadlineLocal: value(s.local), Payload: s.payload,
-		Ended: value(s.ended), Detail: value(s.detail), Fingerprint: value(s.fingerprint), Asking: s.asking.of(),
+		Ended: value(s.ended), Detail: value(s.detail), Fingerprint: value(s.fingerprint), Asking: s.asking.of(), Bound: s.bound.of(),
 	}
 	g.Receipt, err = decodeReceipt(s.receipt)
 	return g, err

@@ -7,8 +7,9 @@ SELECT j.id, j.generation, j.kind, j.state, j.waiting, j.hold, j.reason, j.attem
        j.last_class, j.last_code,
        j.subject, j.period, j.destination, j.deadline_zone, j.deadline_local, j.payload, j.ended_at, j.receipt,
        coalesce(q.detail, u.detail), coalesce(q.fingerprint, u.fingerprint),
-       u.lookup, u.asked, u.ask_at, u.said, u.asked_at, u.said_detail
+       u.lookup, u.asked, u.ask_at, u.said, u.asked_at, u.said_detail, r.address, r.by, r.fence, r.at
 FROM duly.job j
+     LEFT JOIN duly.resolved r ON r.job = j.id AND r.generation = j.generation
      LEFT JOIN duly.quarantine q ON q.job = j.id AND q.generation = j.generation
      LEFT JOIN duly.unknown u ON u.job = j.id AND u.generation = j.generation
 WHERE j.id = $1 AND (NOT $2 OR j.successor IS NULL)

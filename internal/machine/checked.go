@@ -7,6 +7,7 @@ type Checked struct {
 	Events      int `json:"events"`
 	Leases      int `json:"leases"`
 	Keys        int `json:"keys"`
+	Runs        int `json:"runs"`
 	// Partly counts the generations of which not everything could be compared: a policy
 	// of theirs is not known any more, or their first events are kept no more.
 	Partly        int `json:"partly"`

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -202,4 +203,15 @@ type CleanupEntry struct {
 	// NextAt is when it is tried next, ParkedAt since when it waits for a person.
 	NextAt   time.Time `json:"next_at,omitzero"`
 	ParkedAt time.Time `json:"parked_at,omitzero"`
+}
+
+// WaitingCleanups are the cleanups of a kind that are not done.
+type WaitingCleanups struct {
+	Kind  string
+	Count int64
+}
+
+// String is one line for a person who reads the kind's configuration.
+func (w WaitingCleanups) String() string {
+	return fmt.Sprintf("%d cleanups wait behind jobs of kind %s, which has no cleanup any more: nobody does them, and their jobs are kept; put kinds.%s.cleanup back until they are done, or give them up (dlq cleanup give-up)", w.Count, w.Kind, w.Kind)
 }

@@ -42,6 +42,12 @@ const (
 	RuleKey Rule = "key"
 	// RuleOutbox: what is ready is announced at its emission, and that was not judged.
 	RuleOutbox Rule = "outbox"
+	// RuleRun: a frozen run has the members and the refusals that it counts.
+	RuleRun Rule = "run"
+	// RuleMember: every member of a run is a job, or one of which is kept how it ended.
+	RuleMember Rule = "member"
+	// RuleOccurrence: every run has its occurrence, and what is of a run has that.
+	RuleOccurrence Rule = "occurrence"
 )
 
 // Disagreement is one place where what a ledger keeps does not agree with itself.
@@ -50,7 +56,10 @@ type Disagreement struct {
 	Kind       string `json:"kind,omitempty"`
 	Key        string `json:"key,omitempty"`
 	Generation int32  `json:"generation,omitempty"`
-	Rule       Rule   `json:"rule"`
+	// Schedule and Period name a run, where it is about one and not about a job.
+	Schedule string `json:"schedule,omitempty"`
+	Period   string `json:"period,omitempty"`
+	Rule     Rule   `json:"rule"`
 	// Stored is what the ledger holds, and Folded what it should hold.
 	Stored string `json:"stored"`
 	Folded string `json:"folded"`
@@ -60,7 +69,11 @@ type Disagreement struct {
 
 // String is one line for a person.
 func (d Disagreement) String() string {
-	s := fmt.Sprintf("job %d generation %d, %s: stored %s; folded %s", d.Job, d.Generation, d.Rule, d.Stored, d.Folded)
+	about := fmt.Sprintf("job %d generation %d", d.Job, d.Generation)
+	if d.Schedule != "" {
+		about = fmt.Sprintf("run %s of %s", d.Period, d.Schedule)
+	}
+	s := fmt.Sprintf("%s, %s: stored %s; folded %s", about, d.Rule, d.Stored, d.Folded)
 	if d.Note != "" {
 		s += " (" + d.Note + ")"
 	}

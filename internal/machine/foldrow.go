@@ -68,5 +68,5 @@ func terms(r Row) string {
 		return ""
 	}
 	p := r.Promises
-	return fmt.Sprintf("%s window=%s lookup=%s settle=%s resolve_within=%s", r.Channel, p.Window, p.Lookup, p.Settle, p.ResolveWithin)
+	return fmt.Sprintf("%s window=%s lookup=%s settle=%s resolve_within=%s resolve=%s", r.Channel, p.Window, p.Lookup, p.Settle, p.ResolveWithin, p.Resolve)
 }

@@ -22,10 +22,13 @@ type LeaseRequest struct {
 
 // Grant is one leased attempt: the row as it was leased and what its effect needs.
 type Grant struct {
-	Row                         Row
-	Key, Subject, Period        string
-	Destination                 string
-	Payload                     []byte
+	Row                  Row
+	Key, Subject, Period string
+	Destination          string
+	Payload              []byte
+	// Bound is where an attempt of the generation went that may have happened; zero where
+	// none may have, or none was bound.
+	Bound                       Bound
 	DeadlineZone, DeadlineLocal string
 	TraceParent                 string
 }

@@ -68,6 +68,10 @@ type Promises struct {
 	// ResolveWithin is how long an unknown outcome is worth asking about, from the
 	// lease of the first doubtful attempt. Default 7 d.
 	ResolveWithin time.Duration `json:"resolve_within"`
+	// Resolve: the destination is asked for right before an attempt, by these means. Empty:
+	// it is the one that the job was given. It is no promise, and stands here because it is
+	// fixed with them.
+	Resolve Means `json:"resolve,omitempty"`
 }
 
 // DefaultPromises promise nothing about a receiver whose effects take at most limit.

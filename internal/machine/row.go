@@ -55,6 +55,9 @@ type Row struct {
 	Channel  string
 	Promises Promises
 
+	// Pinned: a person has given the destination with a redrive; it is asked for no more.
+	Pinned bool
+
 	CancelRequested bool
 	// Closed: an unknown outcome that is asked about no more.
 	Closed bool

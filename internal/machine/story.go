@@ -45,6 +45,8 @@ type Generation struct {
 	Destination                 string
 	DeadlineZone, DeadlineLocal string
 	Payload                     []byte
+	// Bound is the address that was found right before an attempt; zero where none was.
+	Bound Bound
 	// Ended is when a terminal state, or unknown, was entered; zero before.
 	Ended time.Time
 	// Receipt proves the delivery.

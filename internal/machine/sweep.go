@@ -130,6 +130,9 @@ type Figures struct {
 	// CleanupsFailing are cleanups that failed and are not done, and CleanupsParked those of
 	// them that wait for a person.
 	CleanupsFailing, CleanupsParked int
+	// CleanupsGateless are cleanups that are not done and that nobody does: their kind has no
+	// gate any more.
+	CleanupsGateless int
 	// OldestCleanup is for how long the gate of the first of CleanupsDue has been open.
 	OldestCleanup time.Duration
 	// Strays is the number of rows in partitions that should be empty.

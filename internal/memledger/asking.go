@@ -31,7 +31,7 @@ func (l *Ledger) TakeQuestions(ctx context.Context, kind string, by machine.Mean
 		for _, g := range due[:min(limit, len(due))] {
 			e := l.jobs[g.row.Job]
 			q := l.row(e, g).Ask(g.asking.Times, now)
-			q.Key, q.Subject, q.Period, q.Destination = e.spec.Key, e.spec.Subject, e.spec.Period, g.destination
+			q.Key, q.Subject, q.Period, q.Destination = e.spec.Key, e.spec.Subject, e.spec.Period, cmp.Or(g.bound.Address, g.destination)
 			questions = append(questions, q)
 			g.asking.Times++
 			if g.asking.NextAt = now.Add(hold); q.Next.After(g.asking.NextAt) {

@@ -21,6 +21,9 @@ func (l *Ledger) Figures(ctx context.Context, most int) (machine.Figures, error)
 	var f machine.Figures
 	err := l.read(ctx, "Figures", func(now time.Time) error {
 		for _, id := range l.order {
+			if c, gate := l.jobs[id].cleanup, l.kinds[l.jobs[id].spec.Kind].Cleanup; !c.NextAt.IsZero() && gate == nil {
+				f.CleanupsGateless = min(f.CleanupsGateless+1, most)
+			}
 			g := l.jobs[id].current()
 			switch r := g.row; {
 			case r.State == job.Unknown && !r.Closed:

@@ -51,6 +51,7 @@ func (l *Ledger) grant(row machine.Row) machine.Grant {
 		Row: row, Key: e.spec.Key, Subject: e.spec.Subject, Period: e.spec.Period,
 		Destination: g.destination, Payload: bytes.Clone(g.payload),
 		DeadlineZone: g.deadlineZone, DeadlineLocal: g.deadlineLocal, TraceParent: e.spec.TraceParent,
+		Bound: g.bound,
 	}
 }
 

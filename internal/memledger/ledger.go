@@ -66,6 +66,8 @@ type generation struct {
 	detail, fingerprint string
 	// asking is how far the asking about an unknown outcome has come.
 	asking machine.Asking
+	// bound is where its newest attempt was sent, if its destination was asked for.
+	bound machine.Bound
 }
 
 // Option changes how a Ledger is made.

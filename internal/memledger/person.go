@@ -142,6 +142,7 @@ func (l *Ledger) redrive(now time.Time, k *key, req machine.RedriveRequest) (mac
 	default:
 		return machine.Successor{}, machine.Deny(req.Kind, req.Key, row, ev, change.Refused)
 	}
+	succ.Pinned = req.Pins(row)
 	if e.cleanup.Begun() && !req.Forced {
 		d := machine.Deny(req.Kind, req.Key, row, ev, machine.CleanedUp)
 		d.Since = e.cleanup.DoneAt

@@ -65,7 +65,7 @@ func (l *Ledger) generation(e *entry, g *generation) machine.Generation {
 	shown := machine.Generation{
 		Row: l.row(e, g), Destination: g.destination, Payload: bytes.Clone(g.payload),
 		DeadlineZone: g.deadlineZone, DeadlineLocal: g.deadlineLocal, Ended: g.ended, Receipt: g.receipt,
-		Asking: g.asking,
+		Asking: g.asking, Bound: g.bound,
 	}
 	if g.row.Current() && (g.row.State == job.Quarantined || g.row.State == job.Unknown) {
 		shown.Detail, shown.Fingerprint = g.detail, g.fingerprint

@@ -11,12 +11,13 @@ import (
 	"duly.dev/duly/pkg/job"
 )
 
-// The columns of a selection that have a meaning of their own.
+// The columns of a selection that have a meaning of their own. Besides them it has those
+// that the key and the deadline name.
 const (
-	columnSubject     = "subject"
-	columnDestination = "destination"
-	columnZone        = "zone"
-	columnPayload     = "payload"
+	ColumnSubject     = "subject"
+	ColumnDestination = "destination"
+	ColumnZone        = "zone"
+	ColumnPayload     = "payload"
 )
 
 // noPayload is the payload of a selection without one.
@@ -35,6 +36,9 @@ type Schedule struct {
 	Deadline *calendar.DeadlineRule
 	// MaxPayload bounds a payload, in bytes.
 	MaxPayload int
+	// LateBound: the destinations of its jobs are asked for right before an attempt; a row
+	// may have none.
+	LateBound bool
 	// Check says what the kind's channel has against a destination or a payload. Optional.
 	Check func(destination string, payload []byte) *job.Refusal
 }
@@ -80,21 +84,21 @@ func (s *Schedule) request(period string, o calendar.Occurrence, row machine.Col
 		v, _ := row(column)
 		return v
 	}
-	spec := job.Spec{Kind: s.Kind, Period: period, Subject: text(columnSubject), Destination: text(columnDestination), Payload: []byte(noPayload)}
-	if payload, ok := row(columnPayload); ok {
+	spec := job.Spec{Kind: s.Kind, Period: period, Subject: text(ColumnSubject), Destination: text(ColumnDestination), Payload: []byte(noPayload)}
+	if payload, ok := row(ColumnPayload); ok {
 		spec.Payload = []byte(payload)
 	}
 	var err error
 	if spec.Key, err = s.Key.Expand(period, row); err != nil {
 		return spec, job.Refuse("key", "", job.RuleRequired, err.Error())
 	}
-	if spec.Destination == "" {
-		return spec, job.Refuse(columnDestination, "", job.RuleRequired, "")
+	if spec.Destination == "" && !s.LateBound {
+		return spec, job.Refuse(ColumnDestination, "", job.RuleRequired, "")
 	}
 	var zone *calendar.Zone
-	if name, ok := row(columnZone); ok {
+	if name, ok := row(ColumnZone); ok {
 		if zone, err = calendar.LoadZone(name); err != nil {
-			return spec, job.Refuse(columnZone, name, job.RuleUnknownZone, "")
+			return spec, job.Refuse(ColumnZone, name, job.RuleUnknownZone, "")
 		}
 	}
 	spec.Due = s.When.Due(o, zone)

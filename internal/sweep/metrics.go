@@ -21,7 +21,7 @@ type metrics struct {
 	oldestUnknown, oldestQuarantined, oldestLease   prometheus.Gauge
 	oldestDue                                       prometheus.Gauge
 
-	cleanupsDue, cleanupsOverdue, cleanupsFailing, cleanupsParked, oldestCleanup prometheus.Gauge
+	cleanupsDue, cleanupsOverdue, cleanupsFailing, cleanupsParked, cleanupsGateless, oldestCleanup prometheus.Gauge
 }
 
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
@@ -68,6 +68,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		cleanupsOverdue:   gauge("cleanups_overdue", "Those of duly_cleanups_due whose gate has been open for 10 minutes."),
 		cleanupsFailing:   gauge("cleanups_failing", "Cleanups that failed and are not done, counted no further than 10000."),
 		cleanupsParked:    gauge("cleanups_parked", "Those of duly_cleanups_failing that wait for a person."),
+		cleanupsGateless:  gauge("cleanups_gateless", "Cleanups that are not done and that nobody does: their kind has no cleanup any more. Counted no further than 10000."),
 		oldestCleanup:     gauge("cleanup_oldest_seconds", "For how long the gate of the first of duly_cleanups_due has been open."),
 		oldestDue:         gauge("due_oldest_seconds", "How long the generation that is first in line has been due without being promoted."),
 	}
@@ -128,5 +129,6 @@ func (m *metrics) show(f machine.Figures) {
 	m.cleanupsOverdue.Set(float64(f.CleanupsOverdue))
 	m.cleanupsFailing.Set(float64(f.CleanupsFailing))
 	m.cleanupsParked.Set(float64(f.CleanupsParked))
+	m.cleanupsGateless.Set(float64(f.CleanupsGateless))
 	m.oldestCleanup.Set(f.OldestCleanup.Seconds())
 }

@@ -33,24 +33,11 @@ type Ended struct {
 }
 
 // WithCleanup is the handler with a cleanup beside it.
-func WithCleanup(h Handler, c Cleanup) Handler { return withCleanup{h, c} }
-
-type withCleanup struct {
-	Handler
-
-	cleanup Cleanup
+func WithCleanup(h Handler, c Cleanup) Handler {
+	b := besides(h)
+	b.cleanup = c
+	return b
 }
 
 // CleanupOf returns the cleanup beside a handler; nil where there is none.
-func CleanupOf(h Handler) Cleanup {
-	for {
-		switch w := h.(type) {
-		case withCleanup:
-			return w.cleanup
-		case withLookup:
-			h = w.Handler
-		default:
-			return nil
-		}
-	}
-}
+func CleanupOf(h Handler) Cleanup { return besides(h).cleanup }

@@ -121,3 +121,25 @@ func ExampleWithCleanup() {
 	// removing the drafts of customer-1842 which is delivered
 	// <nil>
 }
+
+// A resolve beside a handler says where the effects go now: it is asked right before an
+// attempt, about all jobs that are there at the same time.
+func ExampleWithResolve() {
+	send := handler.Func(func(context.Context, handler.Job) error { return nil })
+	addresses := map[string]string{"customer 1842": "new@example.com"} // as the customers gave them last
+	find := func(_ context.Context, jobs []handler.Addressee) ([]string, error) {
+		found := make([]string, len(jobs))
+		for i, j := range jobs {
+			found[i] = addresses[j.Subject] // empty: there is none, and nothing is sent
+		}
+		return found, nil
+	}
+	h := handler.WithResolve(send, find) // and resolve: {go: {}} in duly.yaml
+
+	found, err := handler.ResolveOf(h)(context.Background(), []handler.Addressee{
+		{Kind: "greeting", Key: "customer-1842", Subject: "customer 1842", Destination: "old@example.com"},
+		{Kind: "greeting", Key: "customer-1843", Subject: "customer 1843"},
+	})
+	fmt.Printf("%q %v\n", found, err)
+	// Output: ["new@example.com" ""] <nil>
+}

@@ -18,7 +18,8 @@
 // repeat from a second job.
 //
 // What may have happened need not stay a question for a person: a Lookup beside the
-// handler asks the receiver.
+// handler asks the receiver. A Cleanup beside it removes what was generated for a job, and
+// a Resolve says where its effect goes now.
 //
 // The text of an error is kept with the attempt and shown to operators. Do not put
 // payloads, credentials or message contents into it.
@@ -35,7 +36,8 @@ type Job struct {
 	// Kind and Key identify the job; Subject is whom it is about, Period the occurrence
 	// that it belongs to.
 	Kind, Key, Subject, Period string
-	// Destination is the address of the effect, if the producer gave one.
+	// Destination is the address of the effect: the one that the producer gave, if any, or,
+	// of a kind with a resolve, the one that this has found.
 	Destination string
 	// Payload is one JSON value, byte for byte as the producer gave it.
 	Payload json.RawMessage

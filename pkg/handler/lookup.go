@@ -58,24 +58,11 @@ func (a Answer) Said() (said job.Said, receipt string) {
 }
 
 // WithLookup is the handler with a lookup beside it.
-func WithLookup(h Handler, l Lookup) Handler { return withLookup{h, l} }
-
-type withLookup struct {
-	Handler
-
-	lookup Lookup
+func WithLookup(h Handler, l Lookup) Handler {
+	b := besides(h)
+	b.lookup = l
+	return b
 }
 
 // LookupOf returns the lookup beside a handler; nil where there is none.
-func LookupOf(h Handler) Lookup {
-	for {
-		switch w := h.(type) {
-		case withLookup:
-			return w.lookup
-		case withCleanup:
-			h = w.Handler
-		default:
-			return nil
-		}
-	}
-}
+func LookupOf(h Handler) Lookup { return besides(h).lookup }

@@ -35,3 +35,14 @@ func printableASCII(s string) bool {
 	}
 	return true
 }
+
+// HashPrefix begins what ToHash returns.
+const HashPrefix = "sha256:"
+
+// ToHash stands for a destination that is private: a SHA-256 of the effect key as it goes on
+// the wire, a line feed, and the destination. Who knows the address can tell that it was
+// this one; two effects to one address do not look alike.
+func ToHash(wireEffectKey, destination string) string {
+	sum := sha256.Sum256([]byte(wireEffectKey + "\n" + destination))
+	return HashPrefix + hex.EncodeToString(sum[:])
+}

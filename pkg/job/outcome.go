@@ -59,6 +59,9 @@ type Receipt struct {
 	ID string `json:"id,omitempty"`
 	// Status is the protocol's status, such as "200" or "250 2.0.0".
 	Status string `json:"status,omitempty"`
+	// To is where the effect went, of a job whose destination was asked for right before it:
+	// the address, or, where that is private, ToHash of it.
+	To string `json:"to,omitempty"`
 	// At is when the answer was read, by the worker's clock; for people only.
 	At time.Time `json:"at,omitzero"`
 }

@@ -36,7 +36,7 @@ func (r Result) Storable() Result {
 	r.Code = Code(Storable(string(r.Code), 64))
 	if r.Receipt != nil {
 		c := *r.Receipt
-		c.ID, c.Status = Storable(c.ID, MaxDetail), Storable(c.Status, MaxDetail)
+		c.ID, c.Status, c.To = Storable(c.ID, MaxDetail), Storable(c.Status, MaxDetail), Storable(c.To, MaxDestination)
 		r.Receipt = &c
 	}
 	return r

@@ -100,7 +100,7 @@ func run(ctx context.Context, p *app.Process, settings app.Settings, handlers Ha
 		if err != nil {
 			return err
 		}
-		return compose.Worker(s, config, compose.WorkerParts{Ledger: ledger, Heart: heart, Buses: buses, Handlers: handlers, Asking: ledger})
+		return compose.Worker(s, config, compose.WorkerParts{Ledger: ledger, Heart: heart, Buses: buses, Handlers: handlers, Asking: ledger, Resolving: ledger})
 	})
 }
 

@@ -27,15 +27,21 @@ type explanation struct {
 // code. Its errors are private too.
 func (r *rig) dlq(args ...string) (stdout, stderr string, code int) {
 	r.t.Helper()
+	return r.say(dlq, args...)
+}
+
+// say runs a program that says something, and ends.
+func (r *rig) say(name string, args ...string) (stdout, stderr string, code int) {
+	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), processBound)
 	defer cancel()
-	command := exec.CommandContext(ctx, program(r.t, dlq), args...)
+	command := exec.CommandContext(ctx, program(r.t, name), args...)
 	command.Dir = r.folder
 	command.Env = append([]string{"DULY_ACTOR=e2e"}, r.environment()...)
 	var out, errs bytes.Buffer
 	command.Stdout, command.Stderr = &out, &errs
 	_ = command.Run()
-	require.NoError(r.t, ctx.Err(), "dlq %v", args)
+	require.NoError(r.t, ctx.Err(), "%s %v", name, args)
 	return out.String(), errs.String(), command.ProcessState.ExitCode()
 }
 

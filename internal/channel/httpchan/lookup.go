@@ -38,19 +38,11 @@ func NewLookup(cfg LookupConfig) (*Lookup, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	checker, err := NewChecker(Config{AllowNetworks: cfg.AllowNetworks})
-	if err != nil {
-		return nil, err
-	}
 	address, err := newLookupURL(cfg.URL)
 	if err != nil {
 		return nil, fmt.Errorf("url: %w", err)
 	}
 	headers, err := cfg.headers()
-	if err != nil {
-		return nil, err
-	}
-	secured, err := cfg.TLS.load()
 	if err != nil {
 		return nil, err
 	}
@@ -62,14 +54,28 @@ func NewLookup(cfg LookupConfig) (*Lookup, error) {
 		l.method = http.MethodGet
 	}
 	l.receipt.header, l.receipt.pointer = cfg.ReceiptHeader, cfg.ReceiptPointer
+	l.transport, err = asking(cfg.AllowNetworks, cfg.TLS)
+	return l, err
+}
+
+// asking makes the transport of requests that change nothing.
+func asking(allowNetworks []string, secured TLSConfig) (*http.Transport, error) {
+	checker, err := NewChecker(Config{AllowNetworks: allowNetworks})
+	if err != nil {
+		return nil, err
+	}
+	tls, err := secured.load()
+	if err != nil {
+		return nil, err
+	}
 	dial := net.Dialer{Timeout: maxDial, Control: checker.policy.control}
-	l.transport = &http.Transport{
-		DialContext: dial.DialContext, TLSClientConfig: secured, DisableCompression: true,
+	t := &http.Transport{
+		DialContext: dial.DialContext, TLSClientConfig: tls, DisableCompression: true,
 		MaxIdleConns: maxIdle, MaxIdleConnsPerHost: maxIdlePerHost, IdleConnTimeout: idleSafe,
 		MaxResponseHeaderBytes: maxHeader, Protocols: new(http.Protocols),
 	}
-	l.transport.Protocols.SetHTTP1(true)
-	return l, nil
+	t.Protocols.SetHTTP1(true)
+	return t, nil
 }
 
 // Close ends the connections that are not in use.
