@@ -56,7 +56,7 @@ func same(a, b Row) bool {
 		a.Due.Equal(b.Due) && a.Deadline.Equal(b.Deadline) && a.WakeAt.Equal(b.WakeAt) &&
 		a.Worker == b.Worker && a.LeasedAt.Equal(b.LeasedAt) && a.Limit == b.Limit &&
 		a.DoubtSince.Equal(b.DoubtSince) && a.DoubtUntil.Equal(b.DoubtUntil) &&
-		a.Fixed == b.Fixed && a.Channel == b.Channel && a.Promises == b.Promises &&
+		a.Fixed == b.Fixed && a.Channel == b.Channel && a.Promises == b.Promises && a.Pinned == b.Pinned &&
 		a.CancelRequested == b.CancelRequested && a.Closed == b.Closed && a.Announced == b.Announced &&
 		a.Reported == b.Reported && a.Successor == b.Successor && a.LastClass == b.LastClass && a.LastCode == b.LastCode
 }
