@@ -79,15 +79,15 @@ func TestG10ABadSelectionIsReportedRowByRowAndAFailingOneLeavesNothing(t *testin
 	require.EqualValues(t, 4994, shown.Members.All())
 	stdout, stderr, code = r.dlq("runs", "refused", "--json", "weekly", period)
 	require.Zero(t, code, stderr)
-	var refused []machine.RefusedRow
-	require.NoError(t, json.Unmarshal([]byte(stdout), &refused))
+	var listed struct{ Refused []machine.RefusedRow }
+	require.NoError(t, json.Unmarshal([]byte(stdout), &listed))
 	type told struct {
 		row   int64
 		field string
 		rule  job.Rule
 	}
 	var all []told
-	for _, row := range refused {
+	for _, row := range listed.Refused {
 		all = append(all, told{row.Row, row.Field, row.Rule})
 	}
 	require.Equal(t, []told{
