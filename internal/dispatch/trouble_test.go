@@ -101,18 +101,22 @@ func TestBrokerThatTakesNothingIsToldOfThoughOtherTopicsAreIdle(t *testing.T) {
 	})
 }
 
+// A broker that cannot be reached is not even asked to take anything.
 func TestBrokerThatIsDownIsToldOf(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
+		b := &deletable{Bus: w.broker.Connect()}
 		s := w.seen()
-		defer w.dispatcher(s.by)()
+		defer w.dispatcher(s.by, func(o *Options) { o.Bus = b })()
 		require.True(w, s.ready(w, 5*time.Second))
-		w.broker.Stop()
+		b.away.Store(true)
 		w.enqueue("main", 1)
 		w.wait(5 * time.Second)
 		require.False(w, s.ready(w, 3*time.Minute))
 		lag, _ := s.value("duly_outbox_lag_seconds", "main")
 		require.Greater(w, lag, 60.0)
+		b.away.Store(false)
+		require.True(w, s.ready(w, 10*time.Second))
 	})
 }
 

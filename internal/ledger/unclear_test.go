@@ -25,10 +25,10 @@ func TestUnclearLeasesAreRememberedOnceAndNotForEver(t *testing.T) {
 		require.Equal(t, refs, u.of("ended"))
 		require.Empty(t, u.of("another"))
 
-		time.Sleep(unclearFor - time.Second)
+		<-time.After(unclearFor - time.Second)
 		u.note("next", refs[:1], machine.ErrUnclear)
 		require.Equal(t, refs, u.of("ended"))
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		require.Equal(t, refs[:1], u.of("next"))
 		require.Len(t, u.until, 1, "nobody asks for the worker that has ended")
 		require.Empty(t, u.of("ended"))

@@ -19,14 +19,14 @@ func TestARefusalThatIsNotRepeatedIsOver(t *testing.T) {
 		require.NoError(t, m.healthy())
 		for range 100 {
 			m.refused(denied)
-			time.Sleep(suspectEvery + fetchWait)
+			<-time.After(suspectEvery + fetchWait)
 			require.ErrorIs(t, m.healthy(), denied)
 		}
-		time.Sleep(refusalStands)
+		<-time.After(refusalStands)
 		require.NoError(t, m.healthy())
 
 		m.worry(denied)
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		require.ErrorIs(t, m.healthy(), denied, "it is not in the group")
 	})
 }
