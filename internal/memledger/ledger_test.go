@@ -369,24 +369,36 @@ func TestWhatIsSetAsideIsNotJudgedLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.enqueue("k")
-		judge := func() int {
+		mark := func() {
 			mark, err := b.IssueMark(t.Context(), "mail", b.holder, []int32{0})
 			require.NoError(t, err)
 			require.NoError(t, b.PassMark(t.Context(), "mail", 0, mark.Number))
 			time.Sleep(machine.JudgeAfter)
+		}
+		judge := func() int {
 			lost, _, err := b.Judge(t.Context(), "mail", time.Hour, 10)
 			require.NoError(t, err)
 			return lost
 		}
-		for range 3 {
-			require.NoError(t, b.SetAside(t.Context(), "mail", b.relayed("mail"), errors.New("too large")))
-			require.Zero(t, judge())
+		try := func() {
 			n, err := b.RetryUnsendable(t.Context(), "mail")
 			require.NoError(t, err)
 			require.Equal(t, 1, n)
 		}
+		refuse := func() {
+			require.NoError(t, b.SetAside(t.Context(), "mail", b.relayed("mail"), errors.New("too large")))
+		}
+		refuse()
+		mark()
+		try()
+		refuse()
+		require.Zero(t, judge(), "the first try, judged behind the second")
+		mark()
+		try()
+		require.Zero(t, judge(), "the second, while the third is on its way")
 		b.relayed("mail")
-		require.Equal(t, 1, judge())
+		mark()
+		require.Equal(t, 1, judge(), "what was taken at last can be lost")
 	})
 }
 
