@@ -30,34 +30,29 @@ func (u *unclearLeases) note(worker string, refs []job.Ref, err error) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	now := time.Now()
-	u.forget(now)
 	if u.until == nil {
 		u.until = make(map[string]map[job.Ref]time.Time)
 	}
 	if u.until[worker] == nil {
 		u.until[worker] = make(map[job.Ref]time.Time)
 	}
+	until := time.Now().Add(unclearFor)
 	for _, r := range refs {
-		u.until[worker][r] = now.Add(unclearFor)
+		u.until[worker][r] = until
 	}
 }
 
-// of returns the references to look for.
+// of returns the references to look for. It forgets what is old, also of workers that have
+// ended and ask no more.
 func (u *unclearLeases) of(worker string) []job.Ref {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.forget(time.Now())
-	return slices.SortedFunc(maps.Keys(u.until[worker]), job.Ref.Compare)
-}
-
-// forget forgets what is old, also of workers that have ended and ask no more. Called
-// with the lock held.
-func (u *unclearLeases) forget(now time.Time) {
-	for worker, refs := range u.until {
+	now := time.Now()
+	for asked, refs := range u.until {
 		maps.DeleteFunc(refs, func(_ job.Ref, until time.Time) bool { return !now.Before(until) })
 		if len(refs) == 0 {
-			delete(u.until, worker)
+			delete(u.until, asked)
 		}
 	}
+	return slices.SortedFunc(maps.Keys(u.until[worker]), job.Ref.Compare)
 }
