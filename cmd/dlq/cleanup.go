@@ -89,7 +89,7 @@ func (c *cleanupRetryCommand) Run(ctx context.Context, p *app.Process, s *shared
 
 type cleanupGiveUpCommand struct {
 	Job    app.JobName `arg:"" name:"kind/key" help:"The job; the key may have slashes and spaces."`
-	Reason string      `required:"" placeholder:"TEXT" help:"Why, and what becomes of what was generated; recorded."`
+	Reason string      `required:"true" placeholder:"TEXT" help:"Why, and what becomes of what was generated; recorded."`
 }
 
 // givenUp is a cleanup as it is printed once it was given up.

@@ -3,6 +3,7 @@ package compose_test
 import (
 	"bytes"
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -81,7 +82,7 @@ kinds:
 		return err == nil && tally[job.Ready] == 1
 	}, time.Minute, 20*time.Millisecond, "what is due is promoted")
 	for _, kind := range []string{"away", "odd", "tidied"} {
-		require.Eventually(t, func() bool { return bytes.Contains([]byte(log.String()), []byte("kind="+kind)) }, time.Minute, 20*time.Millisecond, kind)
+		require.Eventually(t, func() bool { return strings.Contains(log.String(), "kind="+kind) }, time.Minute, 20*time.Millisecond, kind)
 	}
 	_, err = pool.Exec(t.Context(), `CREATE TABLE public.later AS SELECT 'odd/a:1:go' AS effect_key, 'm-1' AS id`)
 	require.NoError(t, err)
