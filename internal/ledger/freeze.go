@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -118,7 +119,7 @@ type freezer struct {
 }
 
 func (f *freezer) all(ctx context.Context) error {
-	rows, done, err := f.open(ctx)
+	rows, done, err := f.begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -144,6 +145,28 @@ func (f *freezer) all(ctx context.Context) error {
 	return err
 }
 
+// lockWait is the longest that a selection waits for a lock: then the run says so, and
+// others have their turn.
+const lockWait = 10 * time.Second
+
+// begin opens the selection as open does. Another database may take its time even for that.
+func (f *freezer) begin(ctx context.Context) (rows pgx.Tx, done func(), err error) {
+	if f.selection.Source == "" {
+		if rows, done, err = f.open(ctx); err == nil {
+			_, err = f.tx.Exec(ctx, stmt("unhurried"))
+		}
+		return rows, done, err
+	}
+	err = f.aside(ctx, func(ctx context.Context) (err error) {
+		rows, done, err = f.open(ctx)
+		return err
+	})
+	if err != nil && done != nil {
+		done()
+	}
+	return rows, done, err
+}
+
 // open declares the cursor, in the ledger's transaction or in one of its own.
 func (f *freezer) open(ctx context.Context) (tx pgx.Tx, done func(), err error) {
 	tx, done = f.tx, func() {}
@@ -163,6 +186,10 @@ func (f *freezer) open(ctx context.Context) (tx pgx.Tx, done func(), err error) 
 			_ = tx.Rollback(bound)
 		}
 	}
+	if _, err := tx.Exec(ctx, stmt("selection_settings"), strconv.FormatInt(lockWait.Milliseconds(), 10)); err != nil {
+		done()
+		return nil, nil, selectionError(err)
+	}
 	if _, err := tx.Exec(ctx, "DECLARE duly_selection NO SCROLL CURSOR FOR "+f.selection.Query); err != nil {
 		done()
 		return nil, nil, selectionError(err)
@@ -173,34 +200,36 @@ func (f *freezer) open(ctx context.Context) (tx pgx.Tx, done func(), err error) 
 // alive is how often a transaction that waits for another database is shown to live.
 const alive = 5 * time.Second
 
-// fetch reads the next rows. While another database takes its time, the ledger's
-// transaction is kept from being idle for too long, which a paused process cannot do.
-func (f *freezer) fetch(ctx context.Context, rows pgx.Tx) ([]machine.Recipient, error) {
+// fetch reads the next rows.
+func (f *freezer) fetch(ctx context.Context, rows pgx.Tx) (batch []machine.Recipient, err error) {
 	if rows == f.tx {
 		return f.read(ctx, rows)
 	}
-	type answer struct {
-		batch []machine.Recipient
-		err   error
-	}
-	answered := make(chan answer, 1)
-	reading, stop := context.WithCancel(ctx)
+	err = f.aside(ctx, func(ctx context.Context) (err error) {
+		batch, err = f.read(ctx, rows)
+		return err
+	})
+	return batch, err
+}
+
+// aside does something at another database. While that takes its time, the ledger's
+// transaction is kept from being idle for too long, which a paused process cannot do.
+func (f *freezer) aside(ctx context.Context, do func(context.Context) error) error {
+	doing, stop := context.WithCancel(ctx)
 	defer stop()
-	go func() {
-		batch, err := f.read(reading, rows)
-		answered <- answer{batch, err}
-	}()
+	did := make(chan error, 1)
+	go func() { did <- do(doing) }()
 	tick := time.NewTicker(alive)
 	defer tick.Stop()
 	var idle error
 	for {
 		select {
-		case a := <-answered:
-			return a.batch, errors.Join(a.err, idle)
+		case err := <-did:
+			return errors.Join(err, idle)
 		case <-tick.C:
 			if _, err := f.tx.Exec(ctx, stmt("clock")); err != nil && idle == nil {
 				idle = err
-				stop() // what it reads can become nothing any more
+				stop() // what it does can become nothing any more
 			}
 		}
 	}

@@ -73,6 +73,15 @@ INSERT INTO duly.run_refused (run, row, key, subject, field, rule, more)
 SELECT $1, t.row, nullif(t.key, ''), nullif(t.subject, ''), t.field, t.rule, nullif(t.more, '')
 FROM unnest($2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[]) AS t (row, key, subject, field, rule, more)
 
+-- name: selection_settings
+-- $1 milliseconds. Goes before a selection, at whatever database it is asked: dates are
+-- shown as ISO has them, and no lock is waited for for longer.
+SELECT set_config('datestyle', 'ISO', true), set_config('lock_timeout', $1::text, true)
+
+-- name: unhurried
+-- Goes behind it in the ledger's own transaction, before the ledger's statements.
+SELECT set_config('lock_timeout', reset_val, true) FROM pg_settings WHERE name = 'lock_timeout'
+
 -- name: run_frozen
 -- $1 run, $2 selected, $3 refused, $4 linked, $5 digest, $6 release of the zone data. The
 -- row is locked.

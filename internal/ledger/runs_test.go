@@ -552,6 +552,73 @@ func TestSelectionFromAnotherDatabase(t *testing.T) {
 	}
 }
 
+// A selection whose table is locked is waited for a while, during which the ledger's
+// transaction is kept alive; then the run says what it waited for, and others have their turn.
+func TestSelectionThatWaitsForALockIsGivenUpForNow(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	source, err := pgxpool.New(t.Context(), ledgertest.URL(t))
+	require.NoError(t, err)
+	t.Cleanup(source.Close)
+	_, err = source.Exec(t.Context(), `CREATE TABLE customer (customer text, destination text, payload text)`)
+	require.NoError(t, err)
+	tx, err := source.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, tx.Rollback(context.WithoutCancel(t.Context()))) }()
+	_, err = tx.Exec(t.Context(), `LOCK TABLE customer IN ACCESS EXCLUSIVE MODE`)
+	require.NoError(t, err)
+	b.UseSources(map[string]*pgxpool.Pool{"crm": source})
+	b.fire(b.Ledger, "2026-W42")
+	ended := make(chan error, 1)
+	go func() {
+		_, err := b.FreezeNext(context.WithoutCancel(t.Context()), []string{digest}, func(r machine.Run) (machine.Selection, error) {
+			s, err := selecting("TABLE customer")(r)
+			s.Source = "crm"
+			return s, err
+		}, again)
+		ended <- err
+	}()
+	require.Eventually(t, func() bool {
+		return b.count(`SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction' AND query = $1`, b.Statement("clock")) == 1
+	}, time.Minute, 10*time.Millisecond, "it is kept alive")
+	select {
+	case err = <-ended:
+	case <-time.After(time.Minute):
+		require.Fail(t, "it waits for ever")
+	}
+	require.ErrorIs(t, err, machine.ErrSelection)
+	open, err := b.Run(t.Context(), digest, "2026-W42")
+	require.NoError(t, err)
+	require.Contains(t, open.Error, "lock timeout")
+}
+
+// Dates are read as ISO has them, whatever a database or a role says how they are shown.
+func TestDatesOfASelectionAreISOWhateverItsDatabaseSays(t *testing.T) {
+	t.Parallel()
+	german := func() *pgxpool.Pool {
+		url := ledgertest.URL(t)
+		_, err := ledgertest.Pool(t, url).Exec(t.Context(), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET datestyle = German', current_database()); END $$`)
+		require.NoError(t, err)
+		return ledgertest.Pool(t, url)
+	}
+	b := benchOn(t, german())
+	b.UseSources(map[string]*pgxpool.Pool{"crm": german()})
+	for period, source := range map[string]string{"2026-W42": "", "2026-W43": "crm"} {
+		b.fire(b.Ledger, period)
+		shown := ""
+		_, err := b.freeze(b.Ledger, func(machine.Run) (machine.Selection, error) {
+			return machine.Selection{
+				Source: source, Query: `SELECT date '2026-10-30' AS renewal`, Recipient: func(row machine.Columns) machine.Recipient {
+					shown, _ = row("renewal")
+					return machine.Recipient{Refused: job.Refuse("destination", "", job.RuleRequired, "")}
+				},
+			}, nil
+		})
+		require.NoError(t, err)
+		require.Equal(t, "2026-10-30", shown, "source %q", source)
+	}
+}
+
 func TestPersonStartsARunOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
