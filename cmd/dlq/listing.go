@@ -18,7 +18,7 @@ type listing[T any] struct {
 	row     func(T) []string
 }
 
-func (l listing[T]) print(ctx context.Context, p *app.Process, s *shared) error {
+func (l listing[T]) show(ctx context.Context, p *app.Process, s *shared) error {
 	from, closing, err := s.open(ctx, p)
 	defer closing()
 	if err != nil {

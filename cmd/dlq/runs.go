@@ -38,7 +38,7 @@ func (c *runsListCommand) Run(ctx context.Context, p *app.Process, s *shared) er
 				strconv.FormatInt(r.Selected, 10), strconv.FormatInt(r.Refused, 10), strconv.FormatInt(r.Expected(), 10), cut(r.Error, 60),
 			}
 		},
-	}.print(ctx, p, s)
+	}.show(ctx, p, s)
 }
 
 // stateOf says how far a run is, in a word.
@@ -154,7 +154,7 @@ func (c *runsRefusedCommand) Run(ctx context.Context, p *app.Process, s *shared)
 			}
 			return []string{strconv.FormatInt(r.Row, 10), r.Key, r.Subject, r.Field, why}
 		},
-	}.print(ctx, p, s)
+	}.show(ctx, p, s)
 }
 
 type schedulesCommand struct {
@@ -177,5 +177,5 @@ func (c *schedulesCommand) Run(ctx context.Context, p *app.Process, s *shared) e
 			}
 			return []string{at(o.At), last, count, string(o.Outcome), period, o.Why, at(o.Recorded)}
 		},
-	}.print(ctx, p, s)
+	}.show(ctx, p, s)
 }

@@ -48,7 +48,7 @@ schedules:
 
 	own, _ := c.Kind("own")
 	none, _ := c.Kind("none")
-	own.Name, own.Kind.Name = none.Name, none.Kind.Name
+	own.Name = none.Name
 	require.NotEqual(t, none.Hash(), own.Hash())
 	own.Promises.Resolve = ""
 	require.Equal(t, none.Hash(), own.Hash(), "a kind without one is named as before")
@@ -83,7 +83,7 @@ func TestAResolveThatCannotWorkIsRefused(t *testing.T) {
 		"{timeout: 11s, " + ok + "}":       "kinds.k.resolve.timeout: it must be above 0 and at most 10s",
 		"{timeout: 10s, " + ok + "}":       "kinds.k.resolve.timeout: together with limit (15s) it must be shorter than worker.lease_time - worker.heartbeat (25s)",
 		"{receipt: none, " + ok + "}":      "kinds.k.resolve.receipt: it must be hash or plain",
-		"{sql: {statment: '" + "x" + "'}}": `did you mean "statement"`,
+		"{sql: {statemen: '" + "x" + "'}}": `did you mean "statement"`,
 	} {
 		found := problems(t, "kinds:\n  k:\n    channel: http\n    limit: 15s\n    resolve: "+written+"\n")
 		field, rule, _ := strings.Cut(want, ": ")

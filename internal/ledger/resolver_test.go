@@ -35,8 +35,12 @@ func TestAStatementSaysWhereManyEffectsGo(t *testing.T) {
 	r := b.resolver(addresses, time.Minute)
 	require.NoError(t, r.Try(t.Context()))
 	jobs := []ledger.Asked{
-		{Key: "k:9", Subject: "9"}, {Key: "k:4", Subject: "4"}, {Key: "k:3", Subject: "3"}, {Key: "k:2", Subject: "2"},
-		{Key: "k:1", Subject: "1", Destination: "old@example.com"}, {Key: "'; DROP TABLE customer; --"},
+		{Key: "k:9", Subject: "9"},
+		{Key: "k:4", Subject: "4"},
+		{Key: "k:3", Subject: "3"},
+		{Key: "k:2", Subject: "2"},
+		{Key: "k:1", Subject: "1", Destination: "old@example.com"},
+		{Key: "'; DROP TABLE customer; --"},
 	}
 	one, empty := "one@example.com", ""
 	for range 2 { // the second time the statement is known

@@ -91,8 +91,12 @@ func TestG10ABadSelectionIsReportedRowByRowAndAFailingOneLeavesNothing(t *testin
 		all = append(all, told{row.Row, row.Field, row.Rule})
 	}
 	require.Equal(t, []told{
-		{11, "key", job.RuleTwice}, {20, "destination", job.RuleRequired}, {21, "destination", job.RuleRequired}, {30, "key", job.RuleRequired},
-		{4000, "key", job.RuleTwice}, {4001, "destination", job.RuleRequired},
+		{11, "key", job.RuleTwice},
+		{20, "destination", job.RuleRequired},
+		{21, "destination", job.RuleRequired},
+		{30, "key", job.RuleRequired},
+		{4000, "key", job.RuleTwice},
+		{4001, "destination", job.RuleRequired},
 	}, all)
 	stdout, _, code = r.dlq("runs", "refused", "weekly", period)
 	require.Zero(t, code)
