@@ -21,6 +21,8 @@ package bus
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"time"
 )
@@ -35,6 +37,9 @@ const (
 	TypeMark Type = "duly.mark"
 	// TypeDead carries the notice of a generation that needs a person.
 	TypeDead Type = "duly.dead"
+	// TypeDamaged is never sent. An adapter hands out with it what the broker has stored and
+	// nobody can decode, byte by byte.
+	TypeDamaged Type = "duly.damaged"
 )
 
 // Message is what a publisher sends and a consumer gets.
@@ -125,8 +130,23 @@ type Mover interface {
 	// Move moves delayed messages on in their time, and removes from the broker what was
 	// acknowledged, until ctx ends, whose error it returns; ErrClosed after Close. Any
 	// number may run at once, in any process, and share the work; where none runs, delays
-	// do not end. What goes wrong meanwhile is logged and tried again.
-	Move(ctx context.Context) error
+	// do not end. What can never be moved on is given to aside, and acknowledged once that
+	// succeeds. What goes wrong meanwhile is logged and tried again.
+	Move(ctx context.Context, aside SetAside) error
+}
+
+// SetAside keeps a message that nobody understands, for a person to look at. Source says
+// where it was; a copy of one that is kept already is none.
+type SetAside func(ctx context.Context, source string, m Message, cause error) error
+
+// Identity is what a message is known by among those that are set aside: its id, or a hash
+// of its body where it has none.
+func (m Message) Identity() string {
+	if m.ID != "" {
+		return m.ID
+	}
+	sum := sha256.Sum256(m.Body)
+	return hex.EncodeToString(sum[:])
 }
 
 var (

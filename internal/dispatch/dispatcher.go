@@ -76,6 +76,8 @@ type Ledger interface {
 	// CheckRestored makes the cursors begin anew where the ledger was moved to another
 	// cluster, and reports whether it did.
 	CheckRestored(ctx context.Context) (bool, error)
+	// Reject keeps a message that nobody understands, and a copy of it once.
+	Reject(ctx context.Context, source, sourceID string, body []byte, cause error) error
 }
 
 // Bus is the bus as the dispatcher knows it.

@@ -11,7 +11,7 @@ import (
 func (d *Dispatcher) move(ctx context.Context, mover bus.Mover) {
 	failures := pause.Backoff{}
 	for {
-		err := mover.Move(ctx)
+		err := mover.Move(ctx, d.setAside)
 		if ctx.Err() != nil {
 			return
 		}
@@ -21,4 +21,9 @@ func (d *Dispatcher) move(ctx context.Context, mover bus.Mover) {
 			return
 		}
 	}
+}
+
+// setAside keeps a message that nobody understands in the ledger.
+func (d *Dispatcher) setAside(ctx context.Context, source string, m bus.Message, cause error) error {
+	return d.options.Ledger.Reject(ctx, source, m.Identity(), m.Body, cause)
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"duly.dev/duly/internal/bus"
 )
 
 // mover is a bus whose delayed messages have to be moved.
@@ -17,7 +19,7 @@ type mover struct {
 	calls atomic.Int64
 }
 
-func (m *mover) Move(ctx context.Context) error {
+func (m *mover) Move(ctx context.Context, _ bus.SetAside) error {
 	if m.calls.Add(1) <= 2 {
 		return errors.New("no group can be joined")
 	}

@@ -2,8 +2,6 @@ package execute
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -127,13 +125,8 @@ func (l *lane) reject(ctx context.Context, d bus.Delivery, cause error) {
 	go func() {
 		defer l.slots.give(n)
 		m := d.Message()
-		id := m.ID
-		if id == "" {
-			sum := sha256.Sum256(m.Body)
-			id = hex.EncodeToString(sum[:])
-		}
 		err := l.worker.persist(ctx, "setting a message aside", func(ctx context.Context) error {
-			return l.worker.o.Ledger.Reject(ctx, "lane "+l.name, id, m.Body, cause)
+			return l.worker.o.Ledger.Reject(ctx, "lane "+l.name, m.Identity(), m.Body, cause)
 		})
 		if err != nil {
 			l.release(d)

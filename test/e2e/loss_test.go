@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -58,18 +59,6 @@ func (b *broker) restart(tamper func()) {
 	b.start(port)
 }
 
-// keep copies the storage as it is now, also of a running server: as a snapshot of its
-// disk has it, what was not written out is not there.
-func (b *broker) keep() (folder string) {
-	b.t.Helper()
-	folder = b.t.TempDir()
-	// Files come and go under a running server; a copy that met one of these is made anew.
-	require.Eventually(b.t, func() bool {
-		return os.RemoveAll(folder) == nil && os.CopyFS(folder, os.DirFS(b.store)) == nil
-	}, patience, 10*time.Millisecond)
-	return folder
-}
-
 // restore puts a copy in the place of the storage.
 func (b *broker) restore(folder string) {
 	b.t.Helper()
@@ -86,25 +75,69 @@ func (b *broker) empty() {
 	}
 }
 
-// flow has a scheduler, a dispatcher and two workers deliver many jobs, and calls lose when
-// some have arrived and most have not.
-func (r *rig) flow(lose func()) (schedules *process) {
+// keep copies a folder of a server as it is now, also of a running one: as a snapshot of
+// its disk has it, what was not written out is not there.
+func keep(t *testing.T, storage string) (folder string) {
+	t.Helper()
+	folder = t.TempDir()
+	// Files come and go under a running server; a copy that met one of these is made anew.
+	require.Eventually(t, func() bool {
+		return os.RemoveAll(folder) == nil && os.CopyFS(folder, os.DirFS(storage)) == nil
+	}, patience, 10*time.Millisecond)
+	return folder
+}
+
+// fleet is who delivers many jobs.
+type fleet struct {
+	t                     *testing.T
+	scheduler, dispatcher *process
+	workers               []*process
+}
+
+// flow has a fleet deliver many jobs, and calls lose when some have arrived and most have
+// not. Half of them are enqueued when lose calls rest. Meanwhile the receiver takes its
+// time, so that what is on the bus stays there.
+func (r *rig) flow(lose func(rest func())) fleet {
 	r.t.Helper()
+	var busy atomic.Bool
+	busy.Store(true)
 	r.web.plans(func(v *visit) {
 		v.act()
-		elapse(time.Millisecond)
+		if busy.Load() {
+			elapse(500 * time.Millisecond)
+		}
 		v.answer(http.StatusOK)
 	})
-	schedules = r.one(scheduler)
-	r.start(dispatcher, worker, worker)
+	f := fleet{r.t, r.one(scheduler), r.one(dispatcher), []*process{r.one(worker), r.one(worker)}}
 	n := many()
-	for i := range 20 {
-		r.enqueue(r.jobs(deduped, "d"+strconv.Itoa(i), n/20)...)
+	half := func(name string) {
+		for i := range 10 {
+			r.enqueue(r.jobs(deduped, name+strconv.Itoa(i), n/20)...)
+		}
 	}
+	half("d")
 	r.await("jobs flow", func() bool { return r.web.total() > n/50 })
-	lose()
+	lose(func() { half("rest") })
 	require.Less(r.t, r.web.total(), n, "most of them were still to come")
-	return schedules
+	busy.Store(false)
+	return f
+}
+
+// refused waits until the broker refuses announcements, which the ledger keeps, and says so
+// by a metric.
+func (r *rig) refused() {
+	r.t.Helper()
+	for _, p := range r.processes {
+		if strings.HasPrefix(p.name, dispatcher) {
+			r.await("the broker refuses", func() bool { return !r.relayed(deduped) && p.metric("duly_bus_publish_errors_total") > 0 })
+		}
+	}
+}
+
+// lost requires that it is told that the bus lost something: the metric of an alert.
+func (f fleet) lost() {
+	f.t.Helper()
+	require.Positive(f.t, f.scheduler.metric("duly_reemitted_total"), "it is told that the bus lost something")
 }
 
 // arrived requires that every job of flow was delivered, in one attempt each, and by one
@@ -141,7 +174,9 @@ func TestG2StreamDeletedWhileJobsFlowLosesNothing(t *testing.T) {
 	t.Parallel()
 	b := startBroker(t, 0)
 	r := newRig(t, calm, servers{bus: b.server.URL()})
-	schedules := r.flow(func() {
+	f := r.flow(func(rest func()) {
+		rest()
+		r.await("everything is on the bus", func() bool { return r.relayed(deduped) })
 		conn, err := nats.Connect(b.server.URL())
 		require.NoError(t, err)
 		defer conn.Close()
@@ -150,7 +185,7 @@ func TestG2StreamDeletedWhileJobsFlowLosesNothing(t *testing.T) {
 		require.NoError(t, js.DeleteStream(t.Context(), r.streamOf(deduped)))
 	})
 	r.arrived()
-	require.Positive(t, schedules.metric("duly_reemitted_total"), "it is told that the bus lost something")
+	f.lost()
 }
 
 // G2: the broker's storage is set back to what it was some seconds ago, as from a snapshot
@@ -159,13 +194,47 @@ func TestG2BrokerRestoredFromASnapshotLosesNothing(t *testing.T) {
 	t.Parallel()
 	b := startBroker(t, 0)
 	r := newRig(t, calm, servers{bus: b.server.URL()})
-	r.flow(func() {
-		old := b.keep()
+	f := r.flow(func(rest func()) {
+		old := keep(t, b.store)
 		before := r.web.total()
-		r.await("more was done since", func() bool { return r.web.total() > before+many()/100 })
+		rest()
+		r.await("more was done since, and the rest is on the bus", func() bool {
+			return r.web.total() > before+many()/100 && r.relayed(deduped)
+		})
 		b.restart(func() { b.restore(old) })
 	})
 	r.arrived()
+	f.lost()
+}
+
+// G2, C70: the broker loses its power, and with it what it had acknowledged and not written
+// out: the newer half of what the lane's stream has, cut in the middle of a message.
+func TestG2BrokerWithoutItsAcknowledgedTailLosesNothing(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t, 0)
+	r := newRig(t, calm, servers{bus: b.server.URL()})
+	f := r.flow(func(rest func()) {
+		rest()
+		r.await("everything is on the bus", func() bool { return r.relayed(deduped) })
+		crashed := keep(t, b.store) // nothing is written out at the end that did not come
+		stored, err := filepath.Glob(filepath.Join(crashed, "jetstream", "*", "streams", r.streamOf(deduped), "msgs", "*.blk"))
+		require.NoError(t, err)
+		require.NotEmpty(t, stored)
+		for _, file := range stored {
+			cutTail(t, file)
+		}
+		b.restart(func() { b.restore(crashed) })
+	})
+	r.arrived()
+	f.lost()
+}
+
+// cutTail cuts a file to its older half, as if the rest had never been written out.
+func cutTail(t *testing.T, file string) {
+	t.Helper()
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	require.NoError(t, os.Truncate(file, info.Size()/2))
 }
 
 // G2: the broker's disk is full while jobs flow. Nothing more is announced, and nothing is
@@ -174,8 +243,11 @@ func TestG2FullBrokerIsBackPressure(t *testing.T) {
 	t.Parallel()
 	b := startBroker(t, 64<<10)
 	r := newRig(t, calm, servers{bus: b.server.URL()})
-	r.flow(func() {
+	f := r.flow(func(rest func()) {
+		rest()
+		r.refused()
 		b.restart(func() { b.most = 0 })
 	})
 	r.arrived()
+	require.Zero(t, f.scheduler.metric("duly_reemitted_total"), "nothing was lost, and so nothing is announced again")
 }

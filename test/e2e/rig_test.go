@@ -202,6 +202,10 @@ func (r *rig) accept(kind, key string) {
 func (r *rig) listen() {
 	r.t.Helper()
 	r.tap = &record{}
+	if strings.HasPrefix(r.bus, "kafka://") {
+		r.listenToKafka()
+		return
+	}
 	conn, err := nats.Connect(r.bus, nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
 	require.NoError(r.t, err)
 	r.t.Cleanup(conn.Close)

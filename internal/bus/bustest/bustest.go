@@ -42,6 +42,16 @@ type Broker struct {
 	// Raw publishes bytes on the topic of the lane that most cases use, as who is not Duly
 	// would.
 	Raw func(t testing.TB, lane string, body []byte)
+	// Damage stores something on the topic of the lane that nobody will be able to decode.
+	Damage func(t testing.TB, lane string)
+	// Purge removes all messages of the lane that most cases use and leaves its topic, as an
+	// operator's hand would.
+	Purge func(t testing.TB, lane string)
+	// Limit makes the topic of a lane one that drops what nobody has acknowledged, before
+	// anyone uses it, and returns the names of the settings that are to blame.
+	Limit func(t testing.TB, lane string) []string
+	// Fill leaves the broker no room to store anything, until what it returns is called.
+	Fill func(t testing.TB, lane string) (room func())
 	// Visibility is how long after a crash the broker delivers again what was held.
 	Visibility time.Duration
 	// Log says that a partition is a log, and not a queue.
@@ -56,8 +66,12 @@ type Need string
 const (
 	// Restart is Broker.Restart.
 	Restart Need = "restart"
-	// Raw is Broker.Raw.
-	Raw Need = "raw"
+	// Damage is Broker.Damage.
+	Damage Need = "damage"
+	// Limit is Broker.Limit.
+	Limit Need = "limit"
+	// Fill is Broker.Fill.
+	Fill Need = "fill"
 )
 
 // patience is how long a case waits for what must happen.
@@ -67,9 +81,9 @@ const patience = 60 * time.Second
 // what is named are left out.
 func Run(t *testing.T, start func(t *testing.T) Broker, without ...Need) {
 	groups := []map[string]func(*testing.T, *fixture){
-		deliveryCases, redeliveryCases, delayCases, publishCases, lossCases, rebalanceCases,
+		deliveryCases, redeliveryCases, delayCases, publishCases, lossCases, rebalanceCases, rawCases,
 	}
-	for need, cases := range map[Need]map[string]func(*testing.T, *fixture){Restart: restartCases, Raw: rawCases} {
+	for need, cases := range map[Need]map[string]func(*testing.T, *fixture){Restart: restartCases, Damage: damageCases, Limit: limitCases, Fill: fillCases} {
 		if !slices.Contains(without, need) {
 			groups = append(groups, cases)
 			continue
@@ -109,7 +123,12 @@ func newFixture(t *testing.T, broker Broker) *fixture {
 func startMoving(t *testing.T, m bus.Mover) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- m.Move(ctx) }()
+	go func() {
+		ended <- m.Move(ctx, func(_ context.Context, source string, m bus.Message, cause error) error {
+			t.Errorf("%s: %s: %v", source, m.Identity(), cause)
+			return nil
+		})
+	}()
 	t.Cleanup(func() {
 		cancel()
 		requireEnded(t, ended, context.Canceled)

@@ -78,27 +78,48 @@ func manyDelays(t *testing.T, f *fixture) {
 	require.ElementsMatch(t, numbers(1, 200), came)
 }
 
-// delayBehindLonger publishes what is due last first. It also says how late a delay is at most, as a median: a machine that is
-// busy may hold up some.
+// tolerated is how late a delay may be, in 99 of 100 cases.
+const tolerated = 500 * time.Millisecond
+
+// delayBehindLonger publishes what is due last first. It says how late delays are; where
+// they are too late it tries again, since a machine that is busy may hold up all of a
+// round, and a bus that is late is so each time.
 func delayBehindLonger(t *testing.T, f *fixture) {
+	c := consume(t, f.bus)
+	for round := range 3 {
+		late := delayRound(t, f, c, 1000*round)
+		p99 := late[len(late)*99/100-1]
+		// What follows "figure:" goes into the table of results.
+		t.Logf("figure: late by %d ms at the median, %d ms at p99, %d ms at most",
+			late[len(late)/2].Milliseconds(), p99.Milliseconds(), late[len(late)-1].Milliseconds())
+		if p99 <= tolerated {
+			return
+		}
+	}
+	require.Fail(t, "delays are too late", "p99 is over %s each time", tolerated)
+}
+
+// delayRound returns how late each of 200 delays was, in order.
+func delayRound(t *testing.T, f *fixture, c bus.Consumer, base int) (late []time.Duration) {
+	t.Helper()
+	const n = 200
 	begin := time.Now()
 	var messages []bus.Message
-	for id := 1; id <= 100; id++ {
-		messages = append(messages, workOf(1000+id, begin.Add(time.Duration(id)*time.Minute)))
-		messages = append(messages, workOf(id, begin.Add(6*time.Second-time.Duration(id)*20*time.Millisecond)))
+	for id := 1; id <= n; id++ {
+		messages = append(messages, workOf(1_000_000+base+id, begin.Add(time.Hour+time.Duration(id)*time.Minute)))
+		messages = append(messages, workOf(base+id, begin.Add(6*time.Second-time.Duration(id)*20*time.Millisecond)))
 	}
 	publish(t, f.bus, messages...)
-	c := consume(t, f.bus)
-	var late []time.Duration
 	var came []int64
-	for len(came) < 100 {
+	for len(came) < n {
 		for _, d := range receive(t, c, 1, 1) {
 			late = append(late, time.Since(d.Message().At))
 			came = append(came, jobsOf(t, []bus.Delivery{d})...)
 			ack(t, d)
 		}
 	}
-	require.ElementsMatch(t, numbers(1, 100), came)
+	require.ElementsMatch(t, numbers(base+1, n), came)
 	slices.Sort(late)
-	require.Less(t, late[50], 500*time.Millisecond, "late by %s to %s", late[0], late[99])
+	require.GreaterOrEqual(t, late[0], time.Duration(0))
+	return late
 }

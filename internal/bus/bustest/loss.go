@@ -12,8 +12,19 @@ import (
 
 var lossCases = map[string]func(*testing.T, *fixture){
 	"C70 after a wipe publishers and consumers go on by themselves":             wiped,
+	"C70 after a purge by hand publishers and consumers go on by themselves":    purged,
 	"after a wipe a late acknowledgement does not remove a new message":         lateAck,
 	"after a wipe a late release and late signs of life disturb no new message": lateRelease,
+}
+
+// limitCases limit what the broker keeps.
+var limitCases = map[string]func(*testing.T, *fixture){
+	"C71 limits that drop what nobody has acknowledged are refused by name": limits,
+}
+
+// fillCases leave the broker no room.
+var fillCases = map[string]func(*testing.T, *fixture){
+	"C71 a full broker is back-pressure and drops nothing": full,
 }
 
 // restartCases restart the broker.
@@ -62,6 +73,46 @@ func wiped(t *testing.T, f *fixture) {
 	publishInTime(t, f.bus, markOf(t, 1))
 }
 
+// purged: what was in hand is acknowledged late, and means nothing to what is new.
+func purged(t *testing.T, f *fixture) {
+	publish(t, f.bus, work(1, 20)...)
+	c := consume(t, f.bus)
+	late := receive(t, c, 5, 5)
+	f.Purge(t, lane)
+	ack(t, late...)
+	publishInTime(t, f.bus, work(101, 20)...)
+	publishInTime(t, f.bus, markOf(t, 1))
+	receiveSet(t, c, numbers(101, 20)...)
+	receiveNone(t, consume(t, f.connect(t)), f.Visibility/2)
+}
+
+// full: what there is no room for is refused for now, not for good. What is stored is
+// delivered meanwhile.
+func full(t *testing.T, f *fixture) {
+	publish(t, f.bus, work(1, 10)...)
+	c := consume(t, f.bus)
+	room := f.Fill(t, lane)
+	for _, err := range f.bus.Publish(t.Context(), work(11, 10)) {
+		require.Error(t, err)
+		require.NotErrorIs(t, err, bus.ErrUnsendable)
+	}
+	receiveSet(t, c, numbers(1, 10)...)
+	room()
+	publishInTime(t, f.bus, work(11, 10)...)
+	receiveSet(t, c, numbers(11, 10)...)
+}
+
+func limits(t *testing.T, f *fixture) {
+	names := f.Limit(t, "limited")
+	require.NotEmpty(t, names)
+	err := f.bus.Ensure(t.Context(), []string{lane, "limited"})
+	require.ErrorIs(t, err, bus.ErrUnsafe)
+	for _, name := range names {
+		require.ErrorContains(t, err, name+" is ")
+	}
+	require.NoError(t, f.bus.Ensure(t.Context(), []string{lane}), "of others nothing is said")
+}
+
 func lateAck(t *testing.T, f *fixture) {
 	publish(t, f.bus, work(1, 10)...)
 	late := receive(t, consume(t, f.bus), 10, 10)
@@ -101,6 +152,12 @@ type receiving struct {
 
 func startReceiving(t *testing.T, c bus.Consumer) receiving {
 	t.Helper()
+	return startHolding(t, c, func(bus.Delivery, int64) bool { return false })
+}
+
+// startHolding is startReceiving, but what keep takes for itself is not acknowledged.
+func startHolding(t *testing.T, c bus.Consumer, keep func(d bus.Delivery, job int64) bool) receiving {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	r := receiving{jobs: make(chan int64, 10_000), stop: func() {
@@ -115,15 +172,20 @@ func startReceiving(t *testing.T, c bus.Consumer) receiving {
 			if err != nil {
 				return
 			}
-			ids, err := decodeJobs(batch)
-			if err != nil {
-				t.Errorf("decoding: %v", err)
-			}
-			for _, id := range ids {
-				r.jobs <- id
-			}
 			for _, d := range batch {
-				_ = d.Ack() // one that is lost means that the message comes again
+				ids, err := decodeJobs([]bus.Delivery{d})
+				if err != nil {
+					t.Errorf("decoding: %v", err)
+				}
+				kept := false
+				for _, id := range ids {
+					if kept = keep(d, id); !kept {
+						r.jobs <- id
+					}
+				}
+				if !kept {
+					_ = d.Ack() // one that is lost means that the message comes again
+				}
 			}
 		}
 	}()

@@ -3,6 +3,7 @@ package bustest
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -10,8 +11,9 @@ import (
 )
 
 var rebalanceCases = map[string]func(*testing.T, *fixture){
-	"a consumer that comes while another is slow costs nothing": comesWhileSlow,
-	"consumers that come and go all the time cost nothing":      comeAndGo,
+	"a consumer that comes while another is slow costs nothing":        comesWhileSlow,
+	"C72 consumers that are killed or leave under load cost nothing":   comeAndGo,
+	"C40 a handler slower than any interval of the broker is run once": slowHandler,
 }
 
 // comesWhileSlow: what the slow one holds is acknowledged after the other has come, and
@@ -60,26 +62,38 @@ func comeAndGo(t *testing.T, f *fixture) {
 	untilAll(t, setOf(numbers(1, rounds*each)), steady)
 }
 
-// rawCases receive what Duly did not send.
-var rawCases = map[string]func(*testing.T, *fixture){
-	"what Duly did not send arrives without a type and blocks nothing": foreign,
-}
-
-func foreign(t *testing.T, f *fixture) {
-	bodies := []string{"", "{", `{"kind":"reminder","lane":"mail","refs":[[1,1`, "\x00\xff"}
-	for _, body := range bodies {
-		f.Raw(t, lane, []byte(body))
+// slowHandler has one of two consumers work on a message for longer than the broker waits
+// for a sign of life. Meanwhile both get what is fresh, and nobody gets that one again.
+func slowHandler(t *testing.T, f *fixture) {
+	const slow = 1_000_000
+	held := make(chan bus.Delivery, 10)
+	holding := func(d bus.Delivery, job int64) bool {
+		if job == slow {
+			held <- d
+		}
+		return job == slow
 	}
-	publish(t, f.bus, work(1, 1)...)
-	got := receive(t, consume(t, f.bus), len(bodies)+1, 10)
-	var came []string
-	for _, d := range got {
-		if m := d.Message(); m.Type != bus.TypeWork {
-			require.Empty(t, m.Type)
-			came = append(came, string(m.Body))
+	first := startHolding(t, consume(t, f.bus), holding)
+	second := startHolding(t, consume(t, f.connect(t)), holding)
+	next := 1
+	flow := func(d time.Duration) { // fresh work arrives at once, for a time
+		for end := time.Now().Add(d); time.Now().Before(end); next += 10 {
+			publish(t, f.bus, work(next, 10)...)
+			untilAll(t, setOf(numbers(next, 10)), first, second)
+			<-time.After(20 * time.Millisecond)
 		}
 	}
-	require.ElementsMatch(t, bodies, came)
-	require.Equal(t, []int64{1}, jobsOf(t, got))
-	ack(t, got...)
+	flow(f.Visibility) // both have come, and what goes from one to the other for that has gone
+	publish(t, f.bus, workOf(slow, time.Time{}))
+	var one bus.Delivery
+	select {
+	case one = <-held:
+	case <-time.After(patience):
+		require.Fail(t, "it did not come")
+	}
+	flow(2 * f.Visibility)
+	require.Empty(t, held, "it came again while it was worked on")
+	ack(t, one)
+	flow(f.Visibility)
+	require.Empty(t, held, "it came again after it was acknowledged")
 }

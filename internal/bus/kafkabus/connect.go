@@ -113,6 +113,7 @@ func (b *Bus) clientOptions() []kgo.Opt {
 		kgo.MetadataMaxAge(o.tune.look),
 		kgo.MetadataMinAge(min(500*time.Millisecond, o.tune.look)),
 		kgo.DisableClientMetrics(),
+		kgo.MaxDecompressBatchBytes(maxInflated),
 		kgo.AlwaysRetryEOF(),
 	}
 	if o.TLS != nil {
@@ -149,7 +150,7 @@ func newBackoff() *backoff.ExponentialBackOff {
 // nothing to do would not notice that they are gone.
 func (b *Bus) watch() {
 	wait := pingEvery
-	for b.pause(b.ctx, wait) == nil {
+	for bus.Pause(b.ctx, wait, b.closed) == nil {
 		ctx, cancel := context.WithTimeout(b.ctx, dialTimeout)
 		err := b.client.Ping(ctx)
 		cancel()
@@ -235,20 +236,6 @@ func (b *Bus) ended() bool {
 		return true
 	default:
 		return false
-	}
-}
-
-// pause waits for d, or until ctx or the bus ends.
-func (b *Bus) pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-b.closed:
-		return bus.ErrClosed
 	}
 }
 

@@ -3,7 +3,6 @@ package kafkabus
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"duly.dev/duly/internal/bus"
 )
@@ -13,9 +12,7 @@ import (
 type consumer struct {
 	member *member
 	topic  string
-	turn   chan struct{} // holds one token: the right to Receive
-	closed chan struct{}
-	ending sync.Once
+	turns  *bus.Turns // of Receive
 }
 
 var _ bus.Consumer = (*consumer)(nil)
@@ -47,8 +44,7 @@ func (b *Bus) consume(one topic, group, label string, topics ...topic) (*consume
 		m = newMember(b, group, label, topics)
 		b.members[group] = m
 	}
-	c := &consumer{member: m, topic: one.name, turn: make(chan struct{}, 1), closed: make(chan struct{})}
-	c.turn <- struct{}{}
+	c := &consumer{member: m, topic: one.name, turns: bus.NewTurns()}
 	m.join()
 	return c, nil
 }
@@ -59,16 +55,10 @@ func (c *consumer) Receive(ctx context.Context, limit int) ([]bus.Delivery, erro
 	if limit < 1 {
 		return nil, fmt.Errorf("receiving at most %d messages: it must be at least 1", limit)
 	}
-	select {
-	case <-c.turn:
-		defer func() { c.turn <- struct{}{} }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-c.closed:
-		return nil, bus.ErrClosed
-	case <-c.member.bus.closed:
-		return nil, bus.ErrClosed
+	if err := c.turns.Take(ctx, c.member.bus.closed); err != nil {
+		return nil, err
 	}
+	defer c.turns.Give()
 	for {
 		if err := c.ended(ctx); err != nil {
 			return nil, err
@@ -84,32 +74,22 @@ func (c *consumer) Receive(ctx context.Context, limit int) ([]bus.Delivery, erro
 		select {
 		case <-changed:
 		case <-ctx.Done():
-		case <-c.closed:
+		case <-c.turns.Closed():
 		case <-c.member.bus.closed:
 		}
 	}
 }
 
 // ended is the error with which Receive ends, if it is to end.
-func (c *consumer) ended(ctx context.Context) error {
-	select {
-	case <-c.closed:
-		return bus.ErrClosed
-	case <-c.member.bus.closed:
-		return bus.ErrClosed
-	default:
-		return ctx.Err()
-	}
-}
+func (c *consumer) ended(ctx context.Context) error { return c.turns.Ended(ctx, c.member.bus.closed) }
 
 // Close stops receiving. What is out can be acknowledged for a moment: the last consumer of
 // a group leaves it when nothing is out, or after 3 s (a third of a shorter session).
 // Effects may take longer than that, and what waits behind them in their partitions should
 // not have to.
 func (c *consumer) Close() error {
-	c.ending.Do(func() {
-		close(c.closed)
+	if c.turns.Close() {
 		c.member.leave()
-	})
+	}
 	return nil
 }

@@ -66,6 +66,17 @@
 // does not know them, or another has the name, the session ends with all that was in hand
 // from it, and the next Receive begins another, making the topic if nobody has.
 //
+// # What cannot be decoded
+//
+// A disk or a foreign program can leave a batch of records whose checksum is wrong, that ends
+// too early, or that decompresses to far too much. The client library stops before it, some
+// of them without a word. So a partition whose fetches fail to decode, or that stands although
+// there is more, is read as it is stored (damage.go); the first batch that cannot be decoded is
+// handed out as one message of the type bus.TypeDamaged, which a worker sets aside like any
+// that nobody understands, and reading goes on behind it. Where the
+// broker itself cannot read what it has, that stands for what can be read next. A mark behind it passes in its turn,
+// and the ledger announces anew what was in it.
+//
 // # Delays
 //
 // A log is read in order, so one message that waits for an hour would hold up all behind

@@ -159,7 +159,7 @@ func (b *Bus) settled(ctx context.Context, topics []topic, details kadm.TopicDet
 		if err == nil {
 			return details, nil
 		}
-		if pauseErr := b.pause(ctx, wait); pauseErr != nil {
+		if pauseErr := bus.Pause(ctx, wait, b.closed); pauseErr != nil {
 			return nil, fmt.Errorf("%w (%w)", err, pauseErr)
 		}
 		if details, err = b.describe(ctx, topics); err != nil {

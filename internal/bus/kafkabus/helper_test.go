@@ -2,6 +2,9 @@ package kafkabus_test
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -124,16 +127,36 @@ func ready(t testing.TB, s *fake, options kafkabus.Options) *kafkabus.Bus {
 	return b
 }
 
-// move moves delayed messages on until the test ends.
-func move(t testing.TB, b bus.Mover) {
+// move moves delayed messages on until the test ends, and returns how much was set aside
+// meanwhile.
+func move(t testing.TB, b bus.Mover) (aside func() []string) {
 	t.Helper()
+	var (
+		mu   sync.Mutex
+		kept []string
+	)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- b.Move(ctx) }()
+	go func() {
+		ended <- b.Move(ctx, func(_ context.Context, source string, m bus.Message, _ error) error {
+			mu.Lock()
+			defer mu.Unlock()
+			kept = append(kept, source+" "+m.Identity())
+			if len(kept) == 1 {
+				return errors.New("the ledger is away") // it is tried again
+			}
+			return nil
+		})
+	}()
 	t.Cleanup(func() {
 		cancel()
 		require.ErrorIs(t, <-ended, context.Canceled)
 	})
+	return func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(kept)
+	}
 }
 
 // committed is what the group of the lane has committed of a partition, -1 for nothing.

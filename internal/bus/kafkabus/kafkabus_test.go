@@ -3,6 +3,7 @@ package kafkabus_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"slices"
@@ -14,8 +15,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
 	"duly.dev/duly/internal/bus"
@@ -45,7 +48,7 @@ func TestSuite(t *testing.T) {
 					require.NoError(t, b.Ensure(t.Context(), []string{lane}))
 					require.NoError(t, b.Ensure(t.Context(), []string{lane}), "as the broker has them")
 				})
-				bustest.Run(t, func(t *testing.T) bustest.Broker { return useBroker(t, address, partitions) }, bustest.Restart)
+				bustest.Run(t, func(t *testing.T) bustest.Broker { return useBroker(t, address, partitions) }, bustest.Restart, bustest.Fill)
 				return
 			}
 			bustest.Run(t, func(t *testing.T) bustest.Broker { return startBroker(t, partitions) })
@@ -56,15 +59,9 @@ func TestSuite(t *testing.T) {
 func startBroker(t *testing.T, partitions int) bustest.Broker {
 	t.Helper()
 	s := startFake(t)
-	options := kafkabus.Options{SessionTimeout: sessionTimeout, Partitions: partitions}.Looking(2 * time.Second)
-	return bustest.Broker{
-		Connect:    func(t testing.TB) bus.Bus { return connect(t, s.url(), options) },
-		Crash:      crash,
-		Restart:    s.restart,
-		Wipe:       func(t testing.TB) { wipe(t, s.address, "duly.") },
-		Raw:        func(t testing.TB, lane string, body []byte) { raw(t, s.address, "duly.work."+lane, body) },
-		Visibility: sessionTimeout, Log: true, Partitions: partitions,
-	}
+	b := brokerAt(s.address, kafkabus.Options{Prefix: "duly", SessionTimeout: sessionTimeout, Partitions: partitions})
+	b.Restart, b.Fill = s.restart, s.fill
+	return b
 }
 
 // prefixes keeps cases apart that share a broker.
@@ -73,14 +70,23 @@ var prefixes atomic.Int64
 func useBroker(t *testing.T, address string, partitions int) bustest.Broker {
 	t.Helper()
 	prefix := fmt.Sprintf("test-%d-%d", time.Now().UnixMilli(), prefixes.Add(1))
-	options := kafkabus.Options{Prefix: prefix, SessionTimeout: realTimeout, Partitions: partitions}.Looking(2 * time.Second)
 	t.Cleanup(func() { wipe(t, address, prefix+".") })
+	return brokerAt(address, kafkabus.Options{Prefix: prefix, SessionTimeout: realTimeout, Partitions: partitions})
+}
+
+// brokerAt is what the suite needs of a broker.
+func brokerAt(address string, options kafkabus.Options) bustest.Broker {
+	options = options.Looking(2 * time.Second).With(kgo.Dialer(dialRotting))
+	topic := func(lane string) string { return options.Prefix + ".work." + lane }
 	return bustest.Broker{
 		Connect:    func(t testing.TB) bus.Bus { return connect(t, "kafka://"+address, options) },
 		Crash:      crash,
-		Wipe:       func(t testing.TB) { wipe(t, address, prefix+".") },
-		Raw:        func(t testing.TB, lane string, body []byte) { raw(t, address, prefix+".work."+lane, body) },
-		Visibility: realTimeout, Log: true, Partitions: partitions,
+		Wipe:       func(t testing.TB) { wipe(t, address, options.Prefix+".") },
+		Raw:        func(t testing.TB, lane string, body []byte) { raw(t, address, topic(lane), body) },
+		Damage:     func(t testing.TB, lane string) { raw(t, address, topic(lane), rotting()) },
+		Purge:      func(t testing.TB, lane string) { purge(t, address, topic(lane)) },
+		Limit:      func(t testing.TB, lane string) []string { return limit(t, address, topic(lane)) },
+		Visibility: options.SessionTimeout, Log: true, Partitions: options.Partitions,
 	}
 }
 
@@ -135,6 +141,32 @@ func (s *fake) restart(t testing.TB) {
 	s.start(t)
 }
 
+// fill makes the broker refuse to store anything: its disk is full.
+func (s *fake) fill(testing.TB, string) (room func()) {
+	var full atomic.Bool
+	full.Store(true)
+	s.cluster.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		s.cluster.KeepControl()
+		if !full.Load() {
+			return nil, nil, false
+		}
+		request := r.(*kmsg.ProduceRequest)
+		answer := request.ResponseKind().(*kmsg.ProduceResponse)
+		for _, topic := range request.Topics {
+			refused := kmsg.NewProduceResponseTopic()
+			refused.Topic, refused.TopicID = topic.Topic, topic.TopicID
+			for _, p := range topic.Partitions {
+				one := kmsg.NewProduceResponseTopicPartition()
+				one.Partition, one.ErrorCode, one.BaseOffset = p.Partition, kerr.KafkaStorageError.Code, -1
+				refused.Partitions = append(refused.Partitions, one)
+			}
+			answer.Topics = append(answer.Topics, refused)
+		}
+		return answer, nil, true
+	})
+	return func() { full.Store(false) }
+}
+
 func (s *fake) url() string { return "kafka://" + s.address }
 
 // admin is a client with which an operator works.
@@ -171,11 +203,34 @@ func wipe(t testing.TB, address, prefix string) {
 	require.NoError(t, gone.Error())
 }
 
+// purge removes all records of a topic.
+func purge(t testing.TB, address, topic string) {
+	t.Helper()
+	a := admin(t, address)
+	ends, err := a.ListEndOffsets(t.Context(), topic)
+	require.NoError(t, err)
+	removed, err := a.DeleteRecords(t.Context(), ends.Offsets())
+	require.NoError(t, err)
+	require.NoError(t, removed.Error())
+}
+
+// limit makes a topic that forgets by age, by size and by key.
+func limit(t testing.TB, address, topic string) []string {
+	t.Helper()
+	limits := map[string]*string{
+		"retention.ms": new("1000"), "retention.bytes": new("100"), "cleanup.policy": new("compact,delete"),
+	}
+	_, err := admin(t, address).CreateTopic(t.Context(), 1, 1, limits, topic)
+	require.NoError(t, err)
+	return slices.Collect(maps.Keys(limits))
+}
+
 // raw publishes on a topic, as who is not Duly would.
 func raw(t testing.TB, address, topic string, body []byte) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(address, ",")...))
+	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(address, ",")...), kgo.ProducerBatchCompression(kgo.NoCompression()))
 	require.NoError(t, err)
 	defer client.Close()
+	// One by one and as it is, so that each is a batch of its own.
 	require.NoError(t, client.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Value: body}).FirstErr())
 }

@@ -186,7 +186,7 @@ func (m *member) open(ctx context.Context, c *consumer) {
 		defer func() { m.opening <- struct{}{} }()
 	case <-ctx.Done():
 		return
-	case <-c.closed:
+	case <-c.turns.Closed():
 		return
 	case <-m.bus.closed:
 		return
@@ -213,14 +213,14 @@ func (m *member) open(ctx context.Context, c *consumer) {
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
-	case <-c.closed:
+	case <-c.turns.Closed():
 	case <-m.bus.closed:
 	}
 }
 
 // begin finds or makes the topics and joins the group of these.
 func (m *member) begin(ctx context.Context, c *consumer) error {
-	ids, err := m.bus.ensure(ctx, c.closed, m.topics...)
+	ids, err := m.bus.ensure(ctx, c.turns.Closed(), m.topics...)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"duly.dev/duly/internal/bus"
+	"duly.dev/duly/pkg/job"
 )
 
 const (
@@ -24,15 +25,16 @@ const (
 
 // Move moves delayed messages on, each from tier to tier and at its time to its lane, and
 // removes from the brokers what is acknowledged, until ctx ends. It returns ctx's error, or
-// bus.ErrClosed after Close.
-func (b *Bus) Move(ctx context.Context) error {
+// bus.ErrClosed after Close. What lies on a delay topic and can never be moved on goes to
+// aside.
+func (b *Bus) Move(ctx context.Context, aside bus.SetAside) error {
 	moving, ctx := errgroup.WithContext(ctx)
 	for _, t := range b.tiers {
 		c, err := b.consume(t, b.options.Prefix+".retry", t.label, b.tiers...)
 		if err != nil {
 			return errors.Join(err, moving.Wait())
 		}
-		q := &queue{bus: b, tier: t, consumer: c}
+		q := &queue{bus: b, tier: t, consumer: c, aside: aside}
 		moving.Go(func() error {
 			defer c.Close()
 			return q.run(ctx)
@@ -47,6 +49,7 @@ type queue struct {
 	bus      *Bus
 	tier     topic
 	consumer *consumer
+	aside    bus.SetAside
 	waiting  waiting
 }
 
@@ -133,7 +136,7 @@ func (q *queue) move(ctx context.Context) {
 		switch {
 		case d.gone():
 		case d.message.Type != bus.TypeWork:
-			q.passOver(ctx, d, fmt.Errorf("type %q is not one that is delayed", d.message.Type))
+			q.passOver(ctx, d, fmt.Errorf("a message of type %q is not delayed", job.Storable(string(d.message.Type), job.MaxName)))
 		default:
 			due, messages = append(due, d), append(messages, d.message)
 		}
@@ -157,12 +160,19 @@ func (q *queue) move(ctx context.Context) {
 	}
 }
 
-// passOver leaves a record that can never be moved on behind.
+// passOver sets a record aside that can never be moved on.
 func (q *queue) passOver(ctx context.Context, d *delivery, cause error) {
+	if err := q.aside(ctx, "topic "+q.tier.name, d.message, cause); err != nil {
+		if ctx.Err() == nil {
+			q.bus.options.Log.WarnContext(ctx, "setting a record aside; trying again", "topic", q.tier.name, "error", err)
+		}
+		heap.Push(&q.waiting, waiter{d, time.Now().Add(moveAgain)})
+		return
+	}
 	q.bus.metrics.unmovable.WithLabelValues(q.tier.label).Inc()
-	q.bus.options.Log.ErrorContext(ctx, "a record on a delay topic can never be moved on and is passed over",
+	q.bus.options.Log.ErrorContext(ctx, "a record on a delay topic can never be moved on and was set aside",
 		"topic", q.tier.name, "bytes", len(d.message.Body), "error", cause)
-	_ = d.Ack() // at worst it is passed over twice
+	_ = d.Ack() // at worst it is set aside again, which keeps it once
 }
 
 // waiter is a message that waits for its time.

@@ -33,6 +33,7 @@ type partition struct {
 	size    int           // of the backlog, in bytes
 	paused  bool
 	polled  int64 // the offset behind the last record that was polled, -1 before the first
+	looked  int64 // polled at the last look for partitions that stand
 
 	again []*place   // given back, in order; they come before the backlog
 	open  *list.List // of *place: handed out or given back, not settled, in order
@@ -57,7 +58,7 @@ type place struct {
 
 func newPartition(s *session, topic string, id int32) *partition {
 	return &partition{
-		session: s, topic: topic, id: id, open: list.New(), polled: -1,
+		session: s, topic: topic, id: id, open: list.New(), polled: -1, looked: -2,
 		passed: kgo.EpochOffset{Epoch: -1, Offset: -1}, committed: -1,
 	}
 }

@@ -280,7 +280,7 @@ func (b *Bus) learn(ctx context.Context, t topic, n int) error {
 	}
 	for wait := settlePause; knows(0) && !knows(n-1); wait = min(2*wait, time.Second) {
 		b.client.ForceMetadataRefresh()
-		if err := b.pause(ctx, wait); err != nil {
+		if err := bus.Pause(ctx, wait, b.closed); err != nil {
 			return fmt.Errorf("learning of new partitions of topic %s: %w", t.name, err)
 		}
 	}

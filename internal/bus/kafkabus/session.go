@@ -39,6 +39,10 @@ type session struct {
 	over    chan struct{} // closed when the session ends
 	ending  sync.Once
 
+	// Of the goroutine that polls:
+	lookedAt time.Time      // for partitions that stand
+	large    map[spot]int64 // where a batch begins that would become too large
+
 	// Guarded by the member's lock:
 	order []*partition
 }
@@ -47,6 +51,7 @@ func newSession(m *member, ids map[string]kadm.TopicID) (*session, error) {
 	s := &session{
 		member: m, ids: ids,
 		dirty: make(chan struct{}, 1), suspect: make(chan struct{}, 1), over: make(chan struct{}),
+		lookedAt: time.Now(), large: map[spot]int64{},
 	}
 	var ctx context.Context
 	ctx, s.cancel = context.WithCancel(context.Background())
@@ -96,14 +101,18 @@ func (s *session) wake() {
 // no slot yet is the backlog.
 func (s *session) poll() {
 	for {
-		fetches := s.client.PollFetches(context.Background())
+		ctx, cancel := context.WithTimeout(context.Background(), s.member.bus.options.tune.look) // then partitions that stand are looked at
+		fetches := s.client.PollFetches(ctx)
+		cancel()
 		if fetches.IsClientClosed() {
 			s.client.AllowRebalance()
 			return
 		}
+		s.closeGaps(fetches)
 		s.takeIn(fetches)
+		solved := s.setAside(fetches)
 		s.client.AllowRebalance()
-		s.troubles(fetches)
+		s.troubles(fetches, solved)
 	}
 }
 
@@ -174,18 +183,19 @@ func (s *session) resume(p *partition) {
 	s.member.bus.metrics.paused.WithLabelValues(s.member.label).Dec()
 }
 
-// troubles deals with the errors of a poll.
-func (s *session) troubles(fetches kgo.Fetches) {
+// troubles deals with the errors of a poll that are not solved yet.
+func (s *session) troubles(fetches kgo.Fetches, solved map[spot]bool) {
 	m := s.member
 	gone, bad := false, false
 	fetches.EachError(func(topic string, id int32, err error) {
 		var loss *kgo.ErrDataLoss
 		switch {
+		case solved[spot{topic, id}], errors.Is(err, context.DeadlineExceeded): // or nothing came
 		case isGone(err):
 			gone = true
 		case errors.As(err, &loss):
 			m.bus.options.Log.Error("a partition lost messages; it is read anew from where the error says", "topic", topic, "partition", id, "error", err)
-		case kerr.IsRetriable(err): // the client repairs it
+		case kerr.IsRetriable(err) && !errors.Is(err, kerr.CorruptMessage): // the client repairs it
 		default:
 			bad = true
 			m.refused(err)

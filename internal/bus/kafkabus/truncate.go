@@ -9,12 +9,14 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+
+	"duly.dev/duly/internal/bus"
 )
 
 // truncating removes acknowledged messages now and then, until ctx ends.
 func (b *Bus) truncating(ctx context.Context) error {
 	for {
-		if err := b.pause(ctx, b.options.tune.truncate); err != nil {
+		if err := bus.Pause(ctx, b.options.tune.truncate, b.closed); err != nil {
 			return err
 		}
 		if err := b.truncate(ctx); err != nil && ctx.Err() == nil {

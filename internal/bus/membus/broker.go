@@ -119,6 +119,13 @@ func (b *Broker) Depth(lane string) int {
 	return len(q.ready) + len(q.later) + len(q.out)
 }
 
+// Inject stores a message on a lane as it is, whatever it is, as who is not Duly could.
+func (b *Broker) Inject(lane string, m bus.Message) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.store(b.queue(lane), m, Keep, time.Now())
+}
+
 // wakeAll lets all who wait look again. Called with the lock held.
 func (b *Broker) wakeAll() {
 	for _, q := range b.queues {

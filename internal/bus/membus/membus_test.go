@@ -1,6 +1,7 @@
 package membus_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -19,11 +20,17 @@ func TestSuite(t *testing.T) {
 		const visibility = 300 * time.Millisecond
 		broker := membus.NewBroker(membus.Options{Visibility: visibility})
 		return bustest.Broker{
-			Connect:    func(testing.TB) bus.Bus { return broker.Connect() },
-			Crash:      func(_ testing.TB, b bus.Bus) { b.(*membus.Bus).Crash() },
-			Restart:    func(testing.TB) { broker.Stop(); broker.Start() },
-			Wipe:       func(testing.TB) { broker.Wipe() },
+			Connect: func(testing.TB) bus.Bus { return broker.Connect() },
+			Crash:   func(_ testing.TB, b bus.Bus) { b.(*membus.Bus).Crash() },
+			Restart: func(testing.TB) { broker.Stop(); broker.Start() },
+			Wipe:    func(testing.TB) { broker.Wipe() },
+			Purge:   func(testing.TB, string) { broker.Wipe() },
+			Raw:     func(_ testing.TB, lane string, body []byte) { broker.Inject(lane, bus.Message{Body: body}) },
+			Fill: func(testing.TB, string) func() {
+				broker.SetFaults(membus.Faults{Refuse: func(bus.Message) error { return errors.New("no space left") }})
+				return func() { broker.SetFaults(membus.Faults{}) }
+			},
 			Visibility: visibility,
 		}
-	}, bustest.Raw)
+	}, bustest.Damage, bustest.Limit)
 }

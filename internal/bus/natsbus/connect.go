@@ -234,17 +234,3 @@ func (b *Bus) Close() error {
 	})
 	return nil
 }
-
-// pause waits for d, or until ctx or the bus ends.
-func (b *Bus) pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-b.closed:
-		return bus.ErrClosed
-	}
-}

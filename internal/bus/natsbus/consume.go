@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -27,11 +26,9 @@ const (
 
 // consumer asks for messages of one topic, a batch at a time.
 type consumer struct {
-	bus    *Bus
-	topic  topic
-	turn   chan struct{} // holds one token: the right to Receive
-	closed chan struct{}
-	ending sync.Once
+	bus   *Bus
+	topic topic
+	turns *bus.Turns // of Receive
 
 	// Owned by who holds the turn:
 	line   *line // nil while it is not known where to ask
@@ -56,8 +53,7 @@ func (b *Bus) ConsumeDead(context.Context) (bus.Consumer, error) {
 }
 
 func (b *Bus) consume(t topic) (bus.Consumer, error) {
-	c := &consumer{bus: b, topic: t, turn: make(chan struct{}, 1), closed: make(chan struct{}), pauses: newBackoff()}
-	c.turn <- struct{}{}
+	c := &consumer{bus: b, topic: t, turns: bus.NewTurns(), pauses: newBackoff()}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	select {
@@ -75,14 +71,10 @@ func (c *consumer) Receive(ctx context.Context, limit int) ([]bus.Delivery, erro
 	if limit < 1 {
 		return nil, fmt.Errorf("receiving at most %d messages: it must be at least 1", limit)
 	}
-	select {
-	case <-c.turn:
-		defer func() { c.turn <- struct{}{} }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-c.closed:
-		return nil, bus.ErrClosed
+	if err := c.turns.Take(ctx, nil); err != nil {
+		return nil, err
 	}
+	defer c.turns.Give()
 	for {
 		if err := c.ended(ctx); err != nil {
 			c.hangUp()
@@ -112,19 +104,12 @@ func (c *consumer) Receive(ctx context.Context, limit int) ([]bus.Delivery, erro
 }
 
 // ended is the error with which Receive ends, if it is to end.
-func (c *consumer) ended(ctx context.Context) error {
-	select {
-	case <-c.closed:
-		return bus.ErrClosed
-	default:
-		return ctx.Err()
-	}
-}
+func (c *consumer) ended(ctx context.Context) error { return c.turns.Ended(ctx, nil) }
 
 // dial finds, or makes, the place where to ask.
 func (c *consumer) dial(ctx context.Context) error {
 	reconnected := c.bus.nextReconnect() // before looking: what changes later is noticed
-	place, err := c.bus.ensure(ctx, c.topic, c.closed)
+	place, err := c.bus.ensure(ctx, c.topic, c.turns.Closed())
 	if err == nil {
 		c.bus.out.atMost(place.consumer.Config.AckWait)
 		c.line, err = openLine(c.bus.conn, place.consumer.Stream, place.consumer.Name, reconnected)
@@ -150,7 +135,7 @@ func (c *consumer) trouble(ctx context.Context, err error) {
 	case <-timer.C:
 	case <-reconnected:
 	case <-ctx.Done():
-	case <-c.closed:
+	case <-c.turns.Closed():
 	}
 }
 
@@ -175,15 +160,16 @@ func (c *consumer) Close() error {
 }
 
 func (c *consumer) end() {
-	c.ending.Do(func() {
-		close(c.closed)
-		<-c.turn // the Receive that runs, if one does, sees closed and returns
-		c.hangUp()
-		c.turn <- struct{}{}
-		c.bus.mu.Lock()
-		delete(c.bus.consumers, c)
-		c.bus.mu.Unlock()
-	})
+	first := c.turns.Close()
+	c.turns.Await() // the Receive that runs, if one does, sees it closed and returns
+	defer c.turns.Give()
+	if !first {
+		return
+	}
+	c.hangUp()
+	c.bus.mu.Lock()
+	delete(c.bus.consumers, c)
+	c.bus.mu.Unlock()
 }
 
 // hangUp gives up the line; what still arrives on it goes back to the server.
@@ -256,7 +242,7 @@ func (l *line) fetch(ctx context.Context, c *consumer, limit int) ([]*nats.Msg, 
 			timer.Reset(askGrace) // the rest is on its way
 		case <-ctx.Done():
 			return batch, ctx.Err()
-		case <-c.closed:
+		case <-c.turns.Closed():
 			return batch, bus.ErrClosed
 		case <-l.reconnected:
 			return batch, errLookAgain
@@ -273,7 +259,7 @@ func (l *line) remark(ctx context.Context, c *consumer, msg *nats.Msg, got int) 
 	case status == "404": // it gave what was there
 		return nil
 	case status == "408" && text == "Requests Pending": // others asked before and get it
-		return c.bus.pause(ctx, 10*time.Millisecond)
+		return bus.Pause(ctx, 10*time.Millisecond, c.bus.closed)
 	case status == "408": // nothing came
 		c.pauses.Reset()
 		if got == 0 && time.Since(l.opened) > lookEvery {

@@ -22,18 +22,24 @@ const ackWait = 3 * time.Second
 
 func TestSuite(t *testing.T) {
 	t.Parallel()
-	bustest.Run(t, func(t *testing.T) bustest.Broker { return startBroker(t, natsbus.Options{AckWait: ackWait}) })
+	bustest.Run(t, func(t *testing.T) bustest.Broker { return startBroker(t, natsbus.Options{AckWait: ackWait}) }, bustest.Damage)
 }
+
+// roomy is what the server of a case may store: more than any case needs, and soon full.
+const roomy = 64 << 20
 
 func startBroker(t *testing.T, options natsbus.Options) bustest.Broker {
 	t.Helper()
-	s := startServer(t, devstack.NATSOptions{})
+	s := startServer(t, devstack.NATSOptions{MaxStore: roomy})
 	return bustest.Broker{
 		Connect:    func(t testing.TB) bus.Bus { return connect(t, s, options) },
 		Crash:      func(_ testing.TB, b bus.Bus) { b.(*natsbus.Bus).Crash() },
 		Restart:    s.restart,
 		Wipe:       s.wipe,
 		Raw:        s.raw,
+		Purge:      s.purge,
+		Limit:      s.limit,
+		Fill:       s.fill,
 		Visibility: options.AckWait,
 	}
 }
@@ -83,6 +89,41 @@ func (s *testServer) raw(t testing.TB, lane string, body []byte) {
 	t.Helper()
 	_, err := s.admin(t).Publish(t.Context(), "duly.work."+lane, body)
 	require.NoError(t, err)
+}
+
+// purge removes the messages of a lane and leaves its stream.
+func (s *testServer) purge(t testing.TB, lane string) {
+	t.Helper()
+	stream, err := s.admin(t).Stream(t.Context(), "duly_work_"+lane)
+	require.NoError(t, err)
+	require.NoError(t, stream.Purge(t.Context()))
+}
+
+// limit makes the stream of a lane one that has limits, as C71 has them.
+func (s *testServer) limit(t testing.TB, lane string) []string {
+	t.Helper()
+	_, err := s.admin(t).CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: "duly_work_" + lane, Subjects: []string{"duly.work." + lane, "duly.retry." + lane + ".*"},
+		MaxMsgs: 10, MaxBytes: 100, Discard: jetstream.DiscardNew,
+	})
+	require.NoError(t, err)
+	return []string{"max_msgs", "max_bytes", "retention", "allow_msg_schedules"}
+}
+
+// fill stores a ballast until there is no room for anything else.
+func (s *testServer) fill(t testing.TB, _ string) func() {
+	t.Helper()
+	admin := s.admin(t)
+	ballast, err := admin.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ballast", Subjects: []string{"ballast"}})
+	require.NoError(t, err)
+	for _, size := range []int{900 << 10, 10 << 10, 1} { // so that nothing fits into what is left
+		for err = nil; err == nil; {
+			_, err = admin.Publish(t.Context(), "ballast", make([]byte, size))
+		}
+		var full *jetstream.APIError
+		require.ErrorAs(t, err, &full)
+	}
+	return func() { require.NoError(t, ballast.Purge(t.Context())) }
 }
 
 // admin is a connection with which an operator works.
