@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -131,7 +132,8 @@ func (p publisher) send(ctx context.Context, all, probe []packed) sent {
 
 // setAside keeps rows for later, by what the broker said about them.
 func (p publisher) setAside(ctx context.Context, never map[string][]machine.OutboxRow) error {
-	for cause, rows := range never {
+	for _, cause := range slices.Sorted(maps.Keys(never)) {
+		rows := never[cause]
 		if err := p.shelf.SetAside(ctx, p.topic, rows, errors.New(cause)); err != nil {
 			return err
 		}

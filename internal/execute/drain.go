@@ -48,15 +48,17 @@ func (w *Worker) cut() {
 	for _, l := range w.lanes {
 		_ = l.slots.idle(grace) // what does not return is reported for it
 	}
-	var reports sync.WaitGroup
+	var left []*attempt
 	for _, s := range w.board.sessions() {
 		for _, a := range s.running() {
 			if !a.reported.Load() {
 				w.log.LogAttrs(w.work, slog.LevelWarn, "an attempt did not end before the worker did", a.logAttrs()...)
-				reports.Go(func() { w.giveUp(a, "the worker stopped before the attempt ended") })
+				left = append(left, a)
 			}
 		}
 	}
+	var reports sync.WaitGroup
+	reports.Go(func() { w.giveUp(left, "the worker stopped before the attempt ended") })
 	waitFor(&reports, settleGrace/2)
 }
 

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/google/uuid"
-
 	"duly.dev/duly/internal/machine"
 	"duly.dev/duly/internal/pause"
 )
@@ -47,7 +45,7 @@ func (w *Worker) instant() instant {
 func (w *Worker) register(ctx context.Context) *session {
 	var wait pause.Backoff
 	for ctx.Err() == nil {
-		id := machine.Worker{ID: uuid.NewString(), Label: w.o.Label, Version: w.o.Version, LeaseTime: w.o.LeaseTime}
+		id := machine.Worker{ID: w.o.NewID(), Label: w.o.Label, Version: w.o.Version, LeaseTime: w.o.LeaseTime}
 		sent := w.instant()
 		err := w.call(func(ctx context.Context) error { return w.o.Heart.RegisterWorker(ctx, id) })
 		if err == nil {
@@ -103,10 +101,11 @@ func (w *Worker) renewOnce(ctx context.Context, s *session) error {
 	}
 	s.renewed(sent)
 	w.board.renewed()
-	for _, id := range s.unknownHere(held) {
+	strangers := s.unknownHere(held)
+	for _, id := range strangers {
 		w.log.WarnContext(ctx, "handing back a lease that nobody here runs", "job", id.Job, "generation", id.Generation, "fence", id.Fence)
-		w.handBack(s, id)
 	}
+	w.handBack(s, strangers)
 	if w.o.healthy() {
 		w.claimed()
 	}

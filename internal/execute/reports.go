@@ -24,18 +24,25 @@ func newReports(most int) *reports {
 	return r
 }
 
-// put adds an ending; behind finish it is dropped.
-func (r *reports) put(e *ending) {
+// put adds endings, as far as there is room all at once; behind finish they are dropped.
+func (r *reports) put(endings ...*ending) {
 	r.mu.Lock()
-	r.pending++
-	for e.attempt != nil && len(r.endings) >= r.most && !r.closed {
-		r.room.Wait()
-	}
-	first := len(r.endings) == 0 && !r.closed
-	if !r.closed {
+	defer r.mu.Unlock()
+	r.pending += len(endings)
+	first := false // one was added where none was: nobody is on the way to take it
+	for _, e := range endings {
+		for e.attempt != nil && len(r.endings) >= r.most && !r.closed {
+			if first {
+				r.wake()
+			}
+			r.room.Wait()
+		}
+		if r.closed {
+			break
+		}
+		first = first || len(r.endings) == 0
 		r.endings = append(r.endings, e)
 	}
-	r.mu.Unlock()
 	if first {
 		r.wake()
 	}

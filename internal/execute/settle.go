@@ -78,21 +78,30 @@ func newSettling(w *Worker, capacity int) *settling {
 // report queues the end of an attempt. Only the first counts, except that a success
 // is reported even after the attempt was given up as overdue.
 func (w *Worker) report(a *attempt, r job.Result) {
-	e := &a.end
-	switch {
-	case a.reported.CompareAndSwap(false, true):
-		*e = ending{session: a.session, id: a.id, result: r, attempt: a, claim: a.claim}
-	case r.Outcome == job.OutcomeDelivered:
-		e = &ending{session: a.session, id: a.id, result: r, attempt: a}
-	default:
-		return
+	if e := a.ended(r); e != nil {
+		w.settling.reports.put(e)
 	}
-	w.settling.reports.put(e)
 }
 
-// handBack queues the hand-back of a fence that nobody here runs.
-func (w *Worker) handBack(s *session, id machine.Attempt) {
-	w.settling.reports.put(&ending{session: s, id: id, result: job.NotBegun("held in the ledger, unknown to its worker")})
+// ended is what is to be reported of the end of an attempt; nil where that was said before.
+func (a *attempt) ended(r job.Result) *ending {
+	switch {
+	case a.reported.CompareAndSwap(false, true):
+		a.end = ending{session: a.session, id: a.id, result: r, attempt: a, claim: a.claim}
+		return &a.end
+	case r.Outcome == job.OutcomeDelivered:
+		return &ending{session: a.session, id: a.id, result: r, attempt: a}
+	}
+	return nil
+}
+
+// handBack queues the hand-back of fences that nobody here runs.
+func (w *Worker) handBack(s *session, ids []machine.Attempt) {
+	all := make([]*ending, len(ids))
+	for i, id := range ids {
+		all[i] = &ending{session: s, id: id, result: job.NotBegun("held in the ledger, unknown to its worker")}
+	}
+	w.settling.reports.put(all...)
 }
 
 // run settles until no more reports come and everything is committed, or ctx ends.

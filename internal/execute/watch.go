@@ -28,6 +28,7 @@ func (w *Worker) watch(ctx context.Context) {
 // what they do.
 func (w *Worker) watchOnce(now time.Time) {
 	oldest := time.Duration(0)
+	var overdue []*attempt
 	for _, s := range w.board.sessions() {
 		if left, _ := s.left(now); left <= min(handlerMargin, s.worker.LeaseTime/4) {
 			s.cutHandlers()
@@ -39,21 +40,30 @@ func (w *Worker) watchOnce(now time.Time) {
 			}
 			if now.Sub(a.ctx.until) > a.kind.Policy.PauseBound && !a.reported.Load() {
 				w.metrics.overdue.Inc()
-				go w.giveUp(a, "the attempt did not return although its limit was over")
+				overdue = append(overdue, a)
 			}
 		}
+	}
+	if len(overdue) > 0 {
+		go w.giveUp(overdue, "the attempt did not return although its limit was over")
 	}
 	w.metrics.oldest.Set(oldest.Seconds())
 }
 
-// giveUp reports an attempt that runs on as unknown; its slot stays taken until it
-// returns. A success that it then brings is reported too. One whose destination is still
+// giveUp reports attempts that run on as unknown; their slots stay taken until they
+// return. A success that one then brings is reported too. One whose destination is still
 // asked for has not begun, and never will.
-func (w *Worker) giveUp(a *attempt, why string) {
-	a.cancel()
-	if a.phase.CompareAndSwap(phaseResolving, phaseOver) {
-		w.report(a, job.NotBegun(why))
-		return
+func (w *Worker) giveUp(attempts []*attempt, why string) {
+	var all []*ending
+	for _, a := range attempts {
+		a.cancel()
+		result := job.MayBeDone(job.CodeTimeout, why)
+		if a.phase.CompareAndSwap(phaseResolving, phaseOver) {
+			result = job.NotBegun(why)
+		}
+		if e := a.ended(result); e != nil {
+			all = append(all, e)
+		}
 	}
-	w.report(a, job.MayBeDone(job.CodeTimeout, why))
+	w.settling.reports.put(all...)
 }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
@@ -63,6 +64,9 @@ type Options struct {
 	Label string
 	// Version is the worker version.
 	Version string
+	// NewID makes the id of each registration, which nobody has had before; default a
+	// random UUID. A simulation says it, so that it can be told again.
+	NewID func() string
 	// Slots bound how many attempts run at once; default 100.
 	Slots int
 	// LeaseTime: the process is dead when it was not heard of for so long; default 30 s.
@@ -185,6 +189,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.Drain == 0 {
 		o.Drain = defaultDrain
+	}
+	if o.NewID == nil {
+		o.NewID = uuid.NewString
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -31,7 +31,9 @@ const (
 
 // Backoff says how long to wait after failures in a row: 50 ms, doubling to 5 s, of each
 // a random half to the whole, so that processes that failed together do not come back
-// together. Its zero value is ready; it is one goroutine's.
+// together. The clock draws, since no two processes read it at one nanosecond: so a
+// simulation, whose clock is its own, draws the same again. Its zero value is ready; it is
+// one goroutine's.
 type Backoff struct{ failures int }
 
 // Next notes a failure, and returns how long to wait before the next try.
@@ -41,7 +43,8 @@ func (b *Backoff) Next() time.Duration {
 		wait = firstWait << b.failures
 		b.failures++
 	}
-	return wait/2 + rand.N(wait/2)
+	draw := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), uint64(b.failures))) //nolint:gosec // a seed takes any bits, and nothing secret is drawn
+	return wait/2 + time.Duration(draw.Int64N(int64(wait/2)))
 }
 
 // Reset notes a success.
