@@ -11,8 +11,8 @@ package model
 import (
 	_ "embed"
 	"fmt"
-	"slices"
 	"strings"
+	"sync"
 
 	"duly.dev/duly/pkg/job"
 )
@@ -59,6 +59,15 @@ func Table() []Step {
 	return all
 }
 
+// allowed is the table for whoever checks many steps.
+var allowed = sync.OnceValue(func() map[Step]bool {
+	steps := make(map[Step]bool)
+	for _, s := range Table() {
+		steps[s] = true
+	}
+	return steps
+})
+
 // block is the part of the model's first comments that holds the table.
 func block() string {
 	_, rest, _ := strings.Cut(source, " * TABLE\n")
@@ -82,12 +91,12 @@ func (f *Forbidden) Error() string { return fmt.Sprintf("step %d, %s: %s", f.At,
 // first step that the model does not allow, as a *Forbidden: one that the table does not list, or one that does not
 // begin where the one before it ended.
 func Check(steps []Step) error {
-	table := Table()
+	table := allowed()
 	for i, s := range steps {
 		switch {
 		case i > 0 && s.From != steps[i-1].To:
 			return &Forbidden{i, s, "the step before it ended in " + steps[i-1].To}
-		case !slices.Contains(table, s):
+		case !table[s]:
 			return &Forbidden{i, s, "the model has no such step"}
 		}
 	}

@@ -58,6 +58,7 @@ func (l *Ledger) decide(now time.Time, targets ...target) []decided {
 		}
 		l.store(g, row, change, now)
 		l.record(now, row, change.Record, t)
+		l.tellOf(Decision{now, t.event, before, row, change})
 		for _, em := range change.Emissions {
 			announced = append(announced, announcement{row, em, e.spec.TraceParent})
 		}

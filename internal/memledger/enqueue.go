@@ -93,7 +93,8 @@ func announcements(row machine.Row, emissions []machine.Emission, trace string) 
 func (l *Ledger) replace(taken *key, s job.Spec, now time.Time) (machine.Enqueued, []announcement) {
 	e := l.jobs[taken.job]
 	g := e.current()
-	row, change := machine.Replace(l.row(e, g), s.Due, s.Deadline, now)
+	before := l.row(e, g)
+	row, change := machine.Replace(before, s.Due, s.Deadline, now)
 	if change.Refused != machine.Applied {
 		return machine.Enqueued{Job: taken.job, Refused: job.Refuse("key", s.Key, job.RuleConflict, "an attempt has begun")}, nil
 	}
@@ -102,5 +103,6 @@ func (l *Ledger) replace(taken *key, s job.Spec, now time.Time) (machine.Enqueue
 	e.spec = s
 	*g = *newGeneration(s, row)
 	l.record(now, row, change.Record, target{})
+	l.tellOf(Decision{now, machine.Event{Name: machine.Replaced}, before, row, change})
 	return machine.Enqueued{Job: taken.job, Replaced: true}, announcements(row, change.Emissions, s.TraceParent)
 }

@@ -17,6 +17,8 @@ type Ledger struct {
 	mu    sync.Mutex
 	fault func(method string) Fault
 	later []func()
+	// tellOf is told of every decision.
+	tellOf func(Decision)
 
 	kinds   map[string]machine.Kind
 	keys    map[job.Hash]*key
@@ -79,7 +81,7 @@ func Clock(now func() time.Time) Option { return func(l *Ledger) { l.clock = now
 // New makes an empty ledger.
 func New(options ...Option) *Ledger {
 	l := &Ledger{
-		clock: time.Now, fault: func(string) Fault { return None },
+		clock: time.Now, fault: func(string) Fault { return None }, tellOf: func(Decision) {},
 		kinds: make(map[string]machine.Kind), keys: make(map[job.Hash]*key), jobs: make(map[int64]*entry),
 		workers: make(map[string]*worker), topics: make(map[string]*topic), redrives: make(map[recovery]*redriven),
 	}

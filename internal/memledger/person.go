@@ -150,6 +150,7 @@ func (l *Ledger) redrive(now time.Time, k *key, req machine.RedriveRequest) (mac
 	}
 	l.store(g, pred, change, now)
 	l.record(now, pred, change.Record, target{})
+	l.tellOf(Decision{now, ev, row, pred, change})
 	e.generations = append(e.generations, corrected(g, succ, req))
 	l.announce(announcements(succ, change.Emissions, e.spec.TraceParent))
 	note := machine.RedriveNote{

@@ -24,6 +24,10 @@ type Options struct {
 	// DuplicateWindow is how long message ids are remembered; default 2 min, negative
 	// for not at all.
 	DuplicateWindow time.Duration
+	// Hear says how long the n-th consumer, counted from 1, takes to hear that something
+	// may have come; nil for at once. Of two that wait for one message chance decides who
+	// gets it, unless they hear of it one after the other.
+	Hear func(consumer int) time.Duration
 }
 
 // Fate is what the broker does with a message that it acknowledges.
@@ -58,6 +62,7 @@ type Broker struct {
 	down   bool
 	queues map[string]*queue
 	stored uint64 // numbers the items
+	heard  int    // numbers the consumers
 }
 
 // deadQueue is the name of the queue of notices, which no lane can have.

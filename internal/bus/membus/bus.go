@@ -71,7 +71,10 @@ func (c *Bus) consume(queue string) (bus.Consumer, error) {
 	if err := c.ended(); err != nil {
 		return nil, err
 	}
-	return &consumer{bus: c, queue: queue, closed: make(chan struct{})}, nil
+	c.broker.mu.Lock()
+	defer c.broker.mu.Unlock()
+	c.broker.heard++
+	return &consumer{bus: c, queue: queue, number: c.broker.heard, closed: make(chan struct{})}, nil
 }
 
 // MaxMessage is the largest body.
@@ -103,6 +106,20 @@ func (c *Bus) Crash() {
 	c.end(func(q *queue, held []*item) { q.hide(held, until) })
 }
 
+// Lapse is a client that was not heard of for longer than the broker waits: what it holds
+// comes again now, and what it says of it later is not heard. It returns how many messages
+// that were.
+func (c *Bus) Lapse() (n int) {
+	c.broker.mu.Lock()
+	defer c.broker.mu.Unlock()
+	for _, q := range c.broker.queues {
+		held := q.heldBy(c)
+		q.giveBack(held...)
+		n += len(held)
+	}
+	return n
+}
+
 // end closes the connection and does to what it holds of each queue what is asked.
 func (c *Bus) end(dispose func(q *queue, held []*item)) {
 	c.ending.Do(func() {
@@ -128,6 +145,7 @@ func (c *Bus) ended() error {
 type consumer struct {
 	bus    *Bus
 	queue  string
+	number int
 	ending sync.Once
 	closed chan struct{}
 }
@@ -188,8 +206,14 @@ func (c *consumer) wait(ctx context.Context, changed <-chan struct{}, next time.
 	case <-changed:
 	case <-due:
 	case <-ctx.Done():
+		return
 	case <-c.closed:
+		return
 	case <-c.bus.closed:
+		return
+	}
+	if hear := c.bus.broker.options.Hear; hear != nil {
+		<-time.After(hear(c.number))
 	}
 }
 

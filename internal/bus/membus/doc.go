@@ -8,7 +8,8 @@
 //
 // Faults: Broker.SetFaults decides over each published message, Broker.Stop and Start
 // are an outage that loses nothing, Broker.Wipe loses everything, and Bus.Crash is a
-// process that dies: what it held comes again after Options.Visibility.
+// process that dies: what it held comes again after Options.Visibility. Bus.Lapse is one
+// that was paused for so long that the broker gave it up.
 //
 // There is no goroutine in here and no mutex is held while anything waits, and time is
 // package time's: it works inside a testing/synctest bubble.
