@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint ci demo bench compare model generate
+.PHONY: help build test race lint ci demo bench compare model soak generate
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,13 @@ compare: ## Measure Duly side by side with other job queues (needs Node for some
 
 model: ## Check the formal model in every configuration (brings Spin itself where it may)
 	docs/model/check
+
+SCHEDULES ?= 100000
+FROM ?= 1000000
+
+soak: ## Play SCHEDULES (100000) simulated schedules, from seed FROM on, and print how often each fault happened
+	go test ./test/sim -run TestSchedules -timeout 0 -sim.schedules $(SCHEDULES) -sim.from $(FROM) -sim.report $(CURDIR)/docs/reports/simulation.md
+	@cat docs/reports/simulation.md
 
 generate: ## Bring generated files up to date
 	go generate ./...
