@@ -7,6 +7,7 @@ type atSize struct {
 	Memory  memoryCommand  `cmd:"" help:"Measure how much memory the programs need at full rate."`
 	Profile profileCommand `cmd:"" help:"Show where the time of a job goes, in Go, in PostgreSQL and in the broker."`
 	Scale   scaleCommand   `cmd:"" help:"Measure what several ledgers and large fleets cost, and compute what a rate asks for."`
+	Backlog backlogCommand `cmd:"" help:"Measure whether a backlog behind a stopped fleet is taken for lost."`
 	Freeze  freezeCommand  `cmd:"" help:"Measure how long the selection of a run takes to freeze, and what unrelated jobs feel of it."`
 	Work    workCommand    `cmd:"" hidden:"" help:"Be the worker of a measurement."`
 }

@@ -35,28 +35,14 @@ const EnqueueBatch = maxOutboxRefs
 // the ledger can say (unknown kind, a deadline passed by its clock, a conflict) is
 // refused here, and costs the neighbours nothing. The error is the transaction's.
 func (l *Ledger) Enqueue(ctx context.Context, tx Batcher, specs []job.Spec) ([]machine.Enqueued, error) {
-	all := make([]machine.Enqueued, len(specs))
-	order := make([]*request, 0, len(specs))
-	for i := range specs {
-		s := &specs[i]
-		kind, err := l.kindID(ctx, s.Kind)
-		var refusal *job.Refusal
-		switch {
-		case errors.As(err, &refusal):
-			all[i].Refused = refusal
-		case err != nil:
-			return nil, fmt.Errorf("enqueueing %d jobs: %w", len(specs), err)
-		default:
-			order = append(order, &request{Spec: s, at: i, kindID: kind, hash: job.KeyHash(s.Kind, s.Key), body: s.BodyHash()})
-		}
+	in, err := l.takeIn(ctx, specs)
+	if err == nil {
+		err = l.enqueueAll(ctx, tx, in, noRun)
 	}
-	slices.SortFunc(order, func(a, b *request) int { return cmp.Or(bytes.Compare(a.hash[:], b.hash[:]), cmp.Compare(a.at, b.at)) })
-	for part := range slices.Chunk(order, EnqueueBatch) {
-		if err := l.enqueue(ctx, tx, part, all); err != nil {
-			return nil, fmt.Errorf("enqueueing %d jobs: %w", len(specs), err)
-		}
+	if err != nil {
+		return nil, fmt.Errorf("enqueueing %d jobs: %w", len(specs), err)
 	}
-	return all, nil
+	return in.all, nil
 }
 
 // request is a spec on its way into the ledger; at is its place in the call.
@@ -69,12 +55,52 @@ type request struct {
 	late bool
 }
 
-func (l *Ledger) enqueue(ctx context.Context, tx Batcher, part []*request, all []machine.Enqueued) error {
+// intake are the requests of a call: the answers as far as they are known, in the order of
+// the call, and those that have none yet, in the order of their keys.
+type intake struct {
+	all   []machine.Enqueued
+	order []*request
+}
+
+// takeIn prepares requests, without a transaction.
+func (l *Ledger) takeIn(ctx context.Context, specs []job.Spec) (intake, error) {
+	in := intake{make([]machine.Enqueued, len(specs)), make([]*request, 0, len(specs))}
+	for i := range specs {
+		s := &specs[i]
+		kind, err := l.kindID(ctx, s.Kind)
+		var refusal *job.Refusal
+		switch {
+		case errors.As(err, &refusal):
+			in.all[i].Refused = refusal
+		case err != nil:
+			return intake{}, err
+		default:
+			in.order = append(in.order, &request{Spec: s, at: i, kindID: kind, hash: job.KeyHash(s.Kind, s.Key), body: s.BodyHash()})
+		}
+	}
+	slices.SortFunc(in.order, func(a, b *request) int { return cmp.Or(bytes.Compare(a.hash[:], b.hash[:]), cmp.Compare(a.at, b.at)) })
+	return in, nil
+}
+
+// noRun: jobs that become members of no run.
+const noRun int64 = 0
+
+// enqueueAll inserts what was taken in. The jobs that it makes become members of the run.
+func (l *Ledger) enqueueAll(ctx context.Context, tx Batcher, in intake, run int64) error {
+	for part := range slices.Chunk(in.order, EnqueueBatch) {
+		if err := l.enqueue(ctx, tx, part, in.all, run); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Ledger) enqueue(ctx context.Context, tx Batcher, part []*request, all []machine.Enqueued, run int64) error {
 	batch := &pgx.Batch{}
-	if len(part) == 1 {
+	if len(part) == 1 && run == noRun {
 		l.queueOne(batch, part[0])
 	} else {
-		l.queueMany(batch, part)
+		l.queueMany(batch, part, run)
 	}
 	var ids, created []int64
 	var late []int32
@@ -100,12 +126,17 @@ func (l *Ledger) enqueue(ctx context.Context, tx Batcher, part []*request, all [
 
 // enqueueOne is enqueue for one request, whose arguments are no arrays: most transactions
 // ask for no more, and the plan for a batch costs them more.
-var enqueueOne = func() string {
-	batch := regexp.MustCompile(`unnest\(([^)]*)\)\s+WITH ORDINALITY`)
-	return batch.ReplaceAllStringFunc(stmt("enqueue"), func(text string) string {
-		return "(SELECT " + strings.ReplaceAll(batch.FindStringSubmatch(text)[1], "[]", "") + ", 1::bigint)"
-	})
-}()
+var enqueueOne = strings.Replace(
+	regexp.MustCompile(`unnest\((\$\d+::\w+)\[\]\)`).ReplaceAllString(stmt("enqueue"), "$1"),
+	"generate_subscripts($1::uuid[], 1)", "1", 1)
+
+// enqueueMembers is enqueue for members of a run, whose number is one more argument.
+var enqueueMembers = strings.NewReplacer(
+	"RETURNING job\n", "RETURNING job, hash\n",
+	"), announced AS (", `), members AS (
+    INSERT INTO duly.run_member (run, job, hash) SELECT $15, job, hash FROM keys
+), announced AS (`,
+).Replace(stmt("enqueue"))
 
 func (l *Ledger) queueOne(batch *pgx.Batch, r *request) {
 	batch.Queue(enqueueOne, uuid(r.hash), uuid(r.body), r.kindID, r.Key, orNull(r.Subject), orNull(r.Period), orNull(r.Destination), r.Payload,
@@ -120,7 +151,7 @@ func (l *Ledger) age(kind int16) time.Duration {
 	return min(p.MaxAge, p.MaxLifetime)
 }
 
-func (l *Ledger) queueMany(batch *pgx.Batch, part []*request) {
+func (l *Ledger) queueMany(batch *pgx.Batch, part []*request, run int64) {
 	n := len(part)
 	var (
 		hashes, bodies                                         = make([]pgtype.UUID, n), make([]pgtype.UUID, n)
@@ -143,8 +174,15 @@ func (l *Ledger) queueMany(batch *pgx.Batch, part []*request) {
 		deadlines.set(i, n, null(r.Deadline))
 		payloads[i], ages[i] = r.Payload, l.age(r.kindID)
 	}
-	batch.Queue(stmt("enqueue"), hashes, bodies, kinds, keys, []*string(subjects), []*string(periods), []*string(destinations), payloads,
-		[]*time.Time(dues), []*time.Time(deadlines), []*string(zones), []*string(locals), []*string(traces), ages)
+	args := []any{
+		hashes, bodies, kinds, keys, []*string(subjects), []*string(periods), []*string(destinations), payloads,
+		[]*time.Time(dues), []*time.Time(deadlines), []*string(zones), []*string(locals), []*string(traces), ages,
+	}
+	if run == noRun {
+		batch.Queue(stmt("enqueue"), args...)
+		return
+	}
+	batch.Queue(enqueueMembers, append(args, run)...)
 }
 
 // sparse is a column of which most requests give nothing: nil, and so null as a whole,

@@ -16,11 +16,12 @@ WITH clock AS MATERIALIZED (
            t.due IS NULL OR t.due <= c.now AS ready,
            t.deadline <= c.now AS late
     FROM clock c,
-         unnest($1::uuid[], $2::uuid[], $3::smallint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bytea[],
-                $9::timestamptz[], $10::timestamptz[], $11::text[], $12::text[], $13::text[], $14::interval[])
-         WITH ORDINALITY
-         AS t (hash, body, kind, key, subject, period, destination, payload,
-               due, deadline, deadline_zone, deadline_local, trace_parent, max_age, n)
+         -- In the list of a SELECT each array is read as it goes; as tables they would be stored first.
+         (SELECT unnest($1::uuid[]) AS hash, unnest($2::uuid[]) AS body, unnest($3::smallint[]) AS kind, unnest($4::text[]) AS key,
+                 unnest($5::text[]) AS subject, unnest($6::text[]) AS period, unnest($7::text[]) AS destination, unnest($8::bytea[]) AS payload,
+                 unnest($9::timestamptz[]) AS due, unnest($10::timestamptz[]) AS deadline, unnest($11::text[]) AS deadline_zone,
+                 unnest($12::text[]) AS deadline_local, unnest($13::text[]) AS trace_parent, unnest($14::interval[]) AS max_age,
+                 generate_subscripts($1::uuid[], 1) AS n) t
 ), keys AS (
     INSERT INTO duly.job_key (hash, body, job)
     SELECT hash, body, id FROM given WHERE late IS NOT TRUE ORDER BY n
@@ -48,7 +49,7 @@ WITH clock AS MATERIALIZED (
     FROM (SELECT kind, array_agg(id) AS jobs, count(*)::integer FROM jobs WHERE state = 'ready' GROUP BY kind) r
          JOIN duly.kind k ON k.id = r.kind
 )
-SELECT array_agg(id ORDER BY n), (SELECT array_agg(job) FROM keys), array_agg(n::integer) FILTER (WHERE late) FROM given
+SELECT array_agg(id ORDER BY n), (SELECT array_agg(job) FROM keys), array_agg(n) FILTER (WHERE late) FROM given
 
 -- name: enqueue_lookup
 -- $1 hashes of keys that are taken. Returns what they are taken by; state is that of a

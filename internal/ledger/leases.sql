@@ -3,6 +3,10 @@
 -- leases may have run before it ended; $4 lease rows. The next lease rows of the worker,
 -- and of their leases those that run: how many rows, where they end, jobs, generations
 -- and fences. Walks (worker, at), then keys; no locks.
+--
+-- The jobs of a lease row mostly have ids in a row, and none of them runs any more: then
+-- one descent of the primary key finds them all, and what lies between is passed over.
+-- Where they are scattered, each is looked up.
 WITH page AS MATERIALIZED (
     SELECT l.at, l.jobs, l.generations, l.fences
     FROM duly.lease l
@@ -11,9 +15,18 @@ WITH page AS MATERIALIZED (
     ORDER BY l.at FETCH FIRST ($4) ROWS WITH TIES
 ), running AS (
     SELECT j.id, j.generation, j.fence
-    FROM page p CROSS JOIN LATERAL unnest(p.jobs, p.generations, p.fences) AS t (id, generation, fence)
-    JOIN duly.job j ON j.id = t.id AND j.generation = t.generation
-    WHERE j.state = 'leased' AND j.fence = t.fence
+    FROM page p
+    CROSS JOIN LATERAL (SELECT min(id) AS first, max(id) AS last FROM (SELECT unnest(p.jobs) AS id) u) s
+    CROSS JOIN LATERAL (
+        SELECT j.id, j.generation, j.fence
+        FROM (SELECT * FROM duly.job j WHERE s.last - s.first < 2 * cardinality(p.jobs) AND j.id BETWEEN s.first AND s.last AND j.state = 'leased' OFFSET 0) j
+        WHERE (j.id, j.generation, j.fence) IN (SELECT * FROM unnest(p.jobs, p.generations, p.fences))
+        UNION ALL
+        SELECT j.id, j.generation, j.fence
+        FROM unnest(p.jobs, p.generations, p.fences) AS t (id, generation, fence)
+        JOIN duly.job j ON j.id = t.id AND j.generation = t.generation
+        WHERE s.last - s.first >= 2 * cardinality(p.jobs) AND j.state = 'leased' AND j.fence = t.fence
+    ) j
 )
 SELECT p.rows, p.at, r.jobs, r.generations, r.fences
 FROM (SELECT count(*) AS rows, max(at) AS at FROM page) p,
@@ -30,9 +43,18 @@ WITH page AS MATERIALIZED (
     ORDER BY l.ends_at FETCH FIRST ($3) ROWS WITH TIES
 ), running AS (
     SELECT j.id, j.generation, j.fence
-    FROM page p CROSS JOIN LATERAL unnest(p.jobs, p.generations, p.fences) AS t (id, generation, fence)
-    JOIN duly.job j ON j.id = t.id AND j.generation = t.generation
-    WHERE j.state = 'leased' AND j.fence = t.fence
+    FROM page p
+    CROSS JOIN LATERAL (SELECT min(id) AS first, max(id) AS last FROM (SELECT unnest(p.jobs) AS id) u) s
+    CROSS JOIN LATERAL (
+        SELECT j.id, j.generation, j.fence
+        FROM (SELECT * FROM duly.job j WHERE s.last - s.first < 2 * cardinality(p.jobs) AND j.id BETWEEN s.first AND s.last AND j.state = 'leased' OFFSET 0) j
+        WHERE (j.id, j.generation, j.fence) IN (SELECT * FROM unnest(p.jobs, p.generations, p.fences))
+        UNION ALL
+        SELECT j.id, j.generation, j.fence
+        FROM unnest(p.jobs, p.generations, p.fences) AS t (id, generation, fence)
+        JOIN duly.job j ON j.id = t.id AND j.generation = t.generation
+        WHERE s.last - s.first >= 2 * cardinality(p.jobs) AND j.state = 'leased' AND j.fence = t.fence
+    ) j
 )
 SELECT p.rows, p.at, r.jobs, r.generations, r.fences
 FROM (SELECT count(*) AS rows, max(ends_at) AS at FROM page) p,

@@ -81,6 +81,43 @@ func TestC41OverrunLeasesAreEndedPageByPageByWhoeverComes(t *testing.T) {
 	require.Equal(t, len(refs), c.count(`SELECT count(*)::int FROM duly.event WHERE name = 'lease_ended'`))
 }
 
+// Whether the jobs of a lease row have ids in a row, with gaps, or far from one another: what
+// is ended are its leases that run, and none of another that lies between.
+func TestLeasesAreEndedWhereverTheirJobsLie(t *testing.T) {
+	t.Parallel()
+	for name, mine := range map[string]func(i int) bool{
+		"in a row":  func(int) bool { return true },
+		"with gaps": func(i int) bool { return i%3 != 0 },
+		"scattered": func(i int) bool { return i%7 == 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCrew(t)
+			other := c.register()
+			var ours, theirs []job.Ref
+			for i, r := range c.enqueue("job", 100) {
+				if mine(i) {
+					ours = append(ours, r)
+				} else {
+					theirs = append(theirs, r)
+				}
+			}
+			grants := c.ask(c.worker, ours...).Grants
+			c.settle(grants[0], job.Done(nil))
+			c.age(time.Hour) // those of the other are young
+			c.ask(other, theirs...)
+			over, err := c.EndOverrun(t.Context(), 10)
+			require.NoError(t, err)
+			require.Equal(t, len(ours)-1, over.Ended.Total())
+			_, err = c.EndDead(t.Context(), other.ID, c.beat(other).Count)
+			require.NoError(t, err)
+			dead, err := c.EndLeasesOf(t.Context(), other.ID, time.Time{}, 10)
+			require.NoError(t, err)
+			require.Equal(t, len(theirs), dead.Ended.Total())
+		})
+	}
+}
+
 // C67: workers and a sweep that update the same thousand rows in whatever order wait for
 // one another without a deadlock that anybody sees.
 func TestC67WorkersAndSweepsShareRowsWithoutDeadlock(t *testing.T) {

@@ -49,11 +49,6 @@ SELECT id FROM duly.run
 WHERE ($1::text IS NULL OR schedule = $1) AND ($2::text IS NULL OR period = $2) AND ($3::bigint IS NULL OR id < $3)
 ORDER BY id DESC LIMIT $4
 
--- name: members_put
--- $1 run, $2 jobs that were just made, $3 hashes of their keys. They become members.
-INSERT INTO duly.run_member (run, job, hash)
-SELECT $1, t.job, t.hash FROM unnest($2::bigint[], $3::uuid[]) AS t (job, hash)
-
 -- name: members_link
 -- $1 run, $2 jobs that existed before, $3 hashes of their keys. They become members; those
 -- that were none yet are returned.
@@ -77,10 +72,6 @@ FROM unnest($2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::te
 -- $1 milliseconds. Goes before a selection, at whatever database it is asked: dates are
 -- shown as ISO has them, and no lock is waited for for longer.
 SELECT set_config('datestyle', 'ISO', true), set_config('lock_timeout', $1::text, true)
-
--- name: unhurried
--- Goes behind it in the ledger's own transaction, before the ledger's statements.
-SELECT set_config('lock_timeout', reset_val, true) FROM pg_settings WHERE name = 'lock_timeout'
 
 -- name: run_frozen
 -- $1 run, $2 selected, $3 refused, $4 linked, $5 digest, $6 release of the zone data. The

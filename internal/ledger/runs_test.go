@@ -485,7 +485,7 @@ func TestG10PausedFreezerInsertsNothingAfterwards(t *testing.T) {
 	run, err := b.freeze(second, selecting(allCustomers))
 	require.NoError(t, err)
 	require.Nil(t, run, "the run is locked")
-	require.Equal(t, 1, b.count(`SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'`))
+	require.Equal(t, 2, b.count(`SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'`), "the freeze, and its selection")
 	b.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'`)
 	require.Eventually(t, func() bool {
 		run, err = b.freeze(second, selecting(allCustomers))
