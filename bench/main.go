@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/app"
+	"duly.dev/duly/internal/barchart"
 )
 
 // grammar are the commands; without one, the contestants are compared.
@@ -126,7 +127,7 @@ func (c compareCommand) write(p *app.Process, r Report) error {
 		return fmt.Errorf("writing the report: %w", err)
 	}
 	var drawing bytes.Buffer
-	if err := chart(&drawing, r.panels()); err != nil {
+	if err := barchart.Write(&drawing, r.panels()); err != nil {
 		return err
 	}
 	return errors.Join(os.WriteFile(file("md"), []byte(whole), 0o644),

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"duly.dev/duly/internal/barchart"
 )
 
 // sample is a sample at a rate of jobs a second, which takes one second.
@@ -158,7 +160,7 @@ func TestChartIsWellFormed(t *testing.T) {
 	r := reported()
 	r.Contestants[0].Name = "<Duly> & co"
 	var b bytes.Buffer
-	require.NoError(t, chart(&b, r.panels()))
+	require.NoError(t, barchart.Write(&b, r.panels()))
 	text := b.String()
 	decoder := xml.NewDecoder(&b)
 	elements := map[string]int{}

@@ -20,6 +20,7 @@ type grammar struct {
 	Bus       busCommand       `cmd:"" help:"Move the lanes to another bus."`
 	Migrate   migrateCommand   `cmd:"" help:"Bring the ledger's schema to this version, or say where it is."`
 	Check     checkCommand     `cmd:"" help:"Prove that what the ledger holds agrees with what it says happened."`
+	Eval      evalCommand      `cmd:"" help:"Bring a fault about at every boundary, on your own handler and broker too, and see what holds."`
 	Bench     benchCommand     `cmd:"" help:"Measure from enqueue to delivered on an embedded stack."`
 	Ready     app.ReadyCommand `cmd:"" help:"Ask a process whether it is ready."`
 }

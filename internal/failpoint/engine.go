@@ -55,7 +55,7 @@ func (e *Engine) At(p Place) error {
 		e.kill()
 	case Pause:
 		<-time.After(pause)
-	case Fail, Lose:
+	default: // Fail or Lose
 		return &Error{Place: p, Act: f.Act}
 	}
 	return nil

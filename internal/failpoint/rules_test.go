@@ -47,7 +47,8 @@ func TestTheDiceArePureFunctionsOfSeedRulePlaceAndPass(t *testing.T) {
 	rules, err := Parse("*=any%20,*=lose%20")
 	require.NoError(t, err)
 	reply, done := infos()[SettleReply], infos()[WorkerDone]
-	require.Equal(t, passes(rules[0], 7, reply, 500), passes(rules[0], 7, reply, 500))
+	first := passes(rules[0], 7, reply, 500)
+	require.Equal(t, first, passes(rules[0], 7, reply, 500))
 	require.NotEqual(t, passes(rules[0], 7, reply, 500), passes(rules[0], 8, reply, 500))
 	require.NotEqual(t, passes(rules[0], 7, reply, 500), passes(rules[0], 7, done, 500))
 

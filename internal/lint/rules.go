@@ -106,8 +106,8 @@ var (
 	}
 
 	// sqlHomes are the folders where SQL may be written. What devstack asks a server that it started, and what
-	// examples and tests say to a database of their own, is not Duly's SQL.
-	sqlHomes = []string{"internal/ledger/...", "migrations", "internal/devstack/...", "examples/...", "test/..."}
+	// examples, evaluations and tests say to a database of their own, is not Duly's SQL.
+	sqlHomes = []string{"internal/ledger/...", "migrations", "internal/devstack/...", "internal/eval", "examples/...", "test/..."}
 
 	// devstackUsers may start embedded servers: what a newcomer runs, and tests.
 	devstackUsers = []string{"cmd/duly", "internal/demo", "internal/eval", "internal/devstack/..."}

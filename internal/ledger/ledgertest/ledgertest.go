@@ -105,16 +105,16 @@ func URL(tb testing.TB) string {
 	if err != nil {
 		tb.Fatalf("ledgertest: %v", err)
 	}
-	name, err := server.create()
+	url, drop, err := server.create()
 	if err != nil {
 		tb.Fatalf("ledgertest: %v", err)
 	}
 	tb.Cleanup(func() {
-		if err := server.drop(name); err != nil {
+		if err := drop(); err != nil {
 			tb.Errorf("ledgertest: %v", err)
 		}
 	})
-	return server.url(name)
+	return url
 }
 
 // OwnServer returns a server with a ledger that no other test uses, stopped when
