@@ -315,31 +315,42 @@ func (w *world) names(reports []machine.Report) []string {
 	return names
 }
 
-// settle waits until the machine has nothing more to do for any job.
+// settle waits until the machine has nothing more to do for any job. It looks twice: between
+// two looks at different lists a job may go from the one to the other.
 func (w *world) settle(ctx context.Context) error {
 	err := w.await(ctx, "every job has ended", func() (bool, error) {
-		tally, err := w.store.Tally(ctx)
-		if err != nil {
-			return false, err
-		}
-		w.mu.Lock()
-		accepted := len(w.accepted)
-		w.mu.Unlock()
-		ended := 0
-		for state, n := range tally {
-			if state.Pending() {
-				return false, nil
+		for range 2 {
+			if settled, err := w.look(ctx); !settled || err != nil {
+				return false, err
 			}
-			ended += n
 		}
-		// What can still be asked about is on its way.
-		asking, err := w.asking(ctx)
-		return ended >= accepted && !asking, err
+		return true, nil
 	})
 	if err == nil {
 		return nil
 	}
 	return fmt.Errorf("%w; %s", err, w.standing(context.WithoutCancel(ctx)))
+}
+
+// look reports whether no job is pending, nor asked about.
+func (w *world) look(ctx context.Context) (bool, error) {
+	if asking, err := w.asking(ctx); asking || err != nil {
+		return false, err
+	}
+	tally, err := w.store.Tally(ctx)
+	if err != nil {
+		return false, err
+	}
+	ended := 0
+	for state, n := range tally {
+		if state.Pending() && n > 0 {
+			return false, nil
+		}
+		ended += n
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return ended >= len(w.accepted), nil
 }
 
 // asking reports whether receivers are still asked what became of something.
