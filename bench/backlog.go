@@ -80,15 +80,19 @@ func (f *backlogFigures) measure(ctx context.Context, s *Stack, out io.Writer) (
 	}
 	defer func() { err = errors.Join(err, g.Close(ctx), s.Drop(ctx, g.database)) }()
 	config := configOf(dulyBest, "channel: go")
+	var running []*program
+	defer func() {
+		for _, p := range running {
+			_, stopped := p.stop()
+			err = errors.Join(err, stopped)
+		}
+	}()
 	for _, name := range []string{"scheduler", "dispatcher"} {
 		p, err := startProgram(ctx, g, filepath.Join(bin, name), config)
 		if err != nil {
 			return err
 		}
-		defer func() {
-			_, stopped := p.stop()
-			err = errors.Join(err, stopped)
-		}()
+		running = append(running, p)
 	}
 	if err := f.before(ctx, g, config); err != nil {
 		return err

@@ -119,7 +119,7 @@ func (s *selectionRows) begin(ctx context.Context) (pgx.Tx, error) {
 		return nil, err
 	}
 	if source == nil {
-		tx, err := s.ledger.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; " + stmt("bounded")})
+		tx, err := s.ledger.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: "BEGIN READ ONLY, ISOLATION LEVEL REPEATABLE READ; " + stmt("bounded")})
 		return tx, wrapped(err, "beginning to read the selection")
 	}
 	tx, err := source.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})

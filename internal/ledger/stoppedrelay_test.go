@@ -30,11 +30,11 @@ func (b *bench) waitInOutbox(n int, since time.Duration) {
 	b.t.Helper()
 	b.exec(`WITH made AS (
 			INSERT INTO duly.job (id, created_at, due_at, first_ready_at, origin_at, expires_at, emission, kind, state, key, payload)
-			SELECT nextval('duly.job_id'), t.at, t.at, t.at, t.at, t.at + interval '1 day', 1, k.id, 'ready', 'waits-' || n, '{}'
+			SELECT nextval('duly.job_id'), t.at AS created_at, t.at AS due_at, t.at AS first_ready_at, t.at AS origin_at, t.at + interval '1 day', 1, k.id, 'ready', 'waits-' || n, '{}'
 			FROM duly.kind k, generate_series(1, $1::int) n, LATERAL (SELECT clock_timestamp() - $2::interval * (1 - n::float / $1) AS at) t
 			RETURNING id, key, kind, created_at
 		), keyed AS (
-			INSERT INTO duly.job_key (hash, body, job) SELECT md5(key)::uuid, md5(key)::uuid, id FROM made
+			INSERT INTO duly.job_key (hash, body, job) SELECT md5(key)::uuid AS hash, md5(key)::uuid AS body, id FROM made
 		)
 		INSERT INTO duly.outbox (slot, topic, kind, jobs, generations, emissions)
 		SELECT extract(epoch FROM created_at)::bigint / 600 % 12, $3, kind, ARRAY[id], ARRAY[1], ARRAY[1] FROM made`, n, since, lane)

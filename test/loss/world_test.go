@@ -145,7 +145,7 @@ func enqueue(t *testing.T, l *memledger.Ledger, key string) int64 {
 
 // wait lets time go by, and whatever happens in it.
 func wait(d time.Duration) {
-	time.Sleep(d)
+	<-time.After(d)
 	synctest.Wait()
 }
 

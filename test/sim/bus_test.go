@@ -170,7 +170,7 @@ func (l wire) mayAck(m bus.Message) {
 		if left := l.unanswered(work.Refs); len(left) > 0 {
 			l.w.breaksf("G3", "%s acknowledges %v before the ledger has committed what became of it", l.name, left)
 		}
-	case bus.TypeDead:
+	case bus.TypeDead, bus.TypeDamaged:
 	}
 }
 
