@@ -9,9 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"duly.dev/duly/internal/barchart"
+	"github.com/stretchr/testify/require"
 )
 
 // sample is a sample at a rate of jobs a second, which takes one second.
