@@ -4,16 +4,21 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// programs makes a folder with an initdb and a postgres that says its version.
+// programs makes a folder with an initdb and a postgres that says its version. No process
+// is started while they are written: it would hold them open, and what is open for writing
+// cannot be run ("text file busy").
 func programs(t *testing.T, says string) string {
 	t.Helper()
 	folder := reachableDir(t)
 	script := fmt.Sprintf("#!/bin/sh\necho '%s'\n", says)
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	for _, name := range []string{"initdb", "postgres"} {
 		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(script), 0o755))
 	}
