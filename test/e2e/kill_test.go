@@ -97,15 +97,15 @@ func TestG3WhatIsRedeliveredAfterItsCommitDoesNothing(t *testing.T) {
 	r.web.plans(actAndWait(held))
 	r.start(scheduler, dispatcher)
 	way := r.way(r.bus, anywhere)
-	victim := r.startWith(worker, "DULY_BUS_URL="+through(t, r.bus, way.address)).ready()
+	victim := r.startWith(worker, "DULY_BUS_URL="+through(t, r.bus, way.Address())).ready()
 	r.enqueue(r.jobs(plain, "p", 8)...)
 	r.enqueue(r.jobs(deduped, "d", 8)...)
 	r.await("the receivers have acted", func() bool { return r.web.total() == 16 })
-	way.hold() // acknowledgements stay on the way
+	way.Hold() // acknowledgements stay on the way
 	held.open()
 	r.await("the results are committed", r.in(job.Delivered, 16))
 	victim.kill()
-	way.cut()
+	way.Cut()
 
 	second := r.one(worker)
 	r.await("the messages came again", func() bool { return counter(second, "duly_worker_stale_references_total") == 16 })
@@ -164,17 +164,17 @@ func TestG5LateSuccessIsEvidence(t *testing.T) {
 	r.web.plans(actAndWait(held))
 	r.start(scheduler, dispatcher)
 	way := r.way(r.database, anywhere)
-	sleeper := r.startWith(worker, "DULY_DATABASE_URL="+through(t, r.database, way.address)).ready()
+	sleeper := r.startWith(worker, "DULY_DATABASE_URL="+through(t, r.database, way.Address())).ready()
 	r.enqueue(r.jobs(plain, "p", 3)...)
 	r.enqueue(r.jobs(deduped, "d", 3)...)
 	r.await("the receivers have acted", func() bool { return r.web.total() == 6 })
-	way.hold() // the ledger hears nothing of the worker any more
+	way.Hold() // the ledger hears nothing of the worker any more
 	held.open()
 	sleeper.says("cannot settle")
 	sleeper.pause()
 	r.await("its leases end", r.in(job.Unknown, 3))
 	sleeper.resume()
-	way.release()
+	way.Release()
 
 	r.await("its word counts", r.in(job.Delivered, 6))
 	for _, g := range r.generations() {

@@ -75,9 +75,9 @@ func TestC66LeaseWhoseReplyIsLostIsReadBack(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, calm, servers{})
 			way := r.way(r.database, anywhere)
-			lost := way.losesOnce(what, "INSERT INTO duly.lease")
+			lost := losesOnce(way, what, "INSERT INTO duly.lease")
 			r.start(scheduler, dispatcher)
-			p := r.startWith(worker, "DULY_DATABASE_URL="+through(t, r.database, way.address))
+			p := r.startWith(worker, "DULY_DATABASE_URL="+through(t, r.database, way.Address()))
 			r.enqueue(r.jobs(plain, "p", 4)...)
 			r.enqueue(r.jobs(deduped, "d", 4)...)
 			require.Equal(t, map[job.State]int{job.Delivered: 8}, r.account())
@@ -100,9 +100,9 @@ func TestC66ResultWhoseReplyIsLostIsSettledOnce(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, calm, servers{})
 			way := r.way(r.database, anywhere)
-			lost := way.losesOnce(what, "SET state = 'delivered'")
+			lost := losesOnce(way, what, "SET state = 'delivered'")
 			r.start(scheduler, dispatcher)
-			r.startWith(worker, "DULY_DATABASE_URL="+through(t, r.database, way.address))
+			r.startWith(worker, "DULY_DATABASE_URL="+through(t, r.database, way.Address()))
 			r.enqueue(r.jobs(plain, "p", 8)...)
 			require.Equal(t, map[job.State]int{job.Delivered: 8}, r.account())
 			require.True(t, lost())
@@ -115,9 +115,9 @@ func TestC66ResultWhoseReplyIsLostIsSettledOnce(t *testing.T) {
 
 // losesOnce loses one exchange whose statement has the text in it, and returns whether
 // it has done so.
-func (w *wire) losesOnce(what loss, text string) (lost func() bool) {
+func losesOnce(w *wire, what loss, text string) (lost func() bool) {
 	var done atomic.Bool
-	w.loses(func(statement string) loss {
+	w.Lose(func(statement string) loss {
 		if strings.Contains(statement, text) && done.CompareAndSwap(false, true) {
 			return what
 		}

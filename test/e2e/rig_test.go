@@ -294,7 +294,7 @@ func (r *rig) end() {
 	}
 	ending.Wait()
 	for _, w := range wires { // after those who use them
-		w.close()
+		w.Close()
 	}
 }
 
