@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint ci demo bench compare model soak generate
+.PHONY: help build test race lint ci demo bench compare model soak mutants fuzz chaos generate
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,15 @@ FROM ?= 1000000
 soak: ## Play SCHEDULES (100000) simulated schedules, from seed FROM on, and print how often each fault happened
 	go test ./test/sim -run TestSchedules -timeout 0 -sim.schedules $(SCHEDULES) -sim.from $(FROM) -sim.report $(CURDIR)/docs/reports/simulation.md
 	@cat docs/reports/simulation.md
+
+mutants: ## Weaken Duly in one place after the other, see that a test notices, and write docs/reports/mutants.md
+	go run ./test/mutants -report docs/reports/mutants.md
+
+fuzz: ## Fuzz every decoder for 30 s
+	scripts/fuzz
+
+chaos: ## Break everything around real processes, and write docs/reports/chaos.md; CHAOS="--runs 50 --seed 7" for more
+	go run ./test/chaos -report docs/reports/chaos.md $(CHAOS)
 
 generate: ## Bring generated files up to date
 	go generate ./...

@@ -1,0 +1,6 @@
+package main
+
+import "syscall"
+
+// dieWithParent lets the kernel end a child whose parent is gone.
+func dieWithParent(attributes *syscall.SysProcAttr) { attributes.Pdeathsig = syscall.SIGKILL }
