@@ -35,7 +35,8 @@ func Address(address string) (string, error) {
 		if err != nil || u.Hostname() == "" {
 			return "", fmt.Errorf("the bus's URL: server %d must be host:port", len(hosts)+1)
 		}
-		hosts = append(hosts, net.JoinHostPort(strings.ToLower(u.Hostname()), cmp.Or(u.Port(), port)))
+		host := strings.ReplaceAll(strings.ToLower(u.Hostname()), "%", "%25") // the zone of an IPv6 address, as URLs have it
+		hosts = append(hosts, net.JoinHostPort(host, cmp.Or(u.Port(), port)))
 	}
 	slices.Sort(hosts)
 	return scheme + "://" + strings.Join(slices.Compact(hosts), ","), nil

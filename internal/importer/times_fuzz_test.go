@@ -19,7 +19,7 @@ func FuzzTimes(f *testing.F) {
 	f.Fuzz(func(t *testing.T, due, deadline, zone string) {
 		var text strings.Builder
 		w := csv.NewWriter(&text)
-		for _, row := range [][]string{{"kind", "key", "due", "deadline", "zone"}, {"mail", "a", due, deadline, zone}, {"mail", "last", "", "", ""}} {
+		for _, row := range [][]string{{"kind", "key", "due", "deadline", "zone", "payload"}, {"mail", "a", due, deadline, zone, "{}"}, {"mail", "last", "", "", "", "{}"}} {
 			if err := w.Write(row); err != nil {
 				t.Fatal(err)
 			}
