@@ -140,8 +140,7 @@ func (b *natsBroker) fill(ctx context.Context) (full bool, empty func() error, e
 	}
 	for size := 512 << 10; size > 0; { // ever smaller, until nothing fits any more
 		if _, err := js.Publish(bound, "filler", make([]byte, size)); err != nil {
-			var answer jetstream.JetStreamError
-			if !errors.As(err, &answer) {
+			if _, ok := errors.AsType[jetstream.JetStreamError](err); !ok {
 				return false, empty, err
 			}
 			full = true
@@ -284,7 +283,7 @@ func pauseProcess(p *process, paused bool) bool {
 
 // freePort is a port on which nobody listens.
 func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is there at once
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, err
 	}
@@ -308,7 +307,7 @@ func awaitPort(ctx context.Context, port int) error {
 
 // moduleRoot is the folder of the repository.
 func moduleRoot() (string, error) {
-	output, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "duly.dev/duly").Output() //nolint:noctx // it ends by itself
+	output, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "duly.dev/duly").Output()
 	if err != nil {
 		return "", fmt.Errorf("looking for the repository: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -296,7 +297,7 @@ func (d *driver) read(ctx context.Context, kinds, keys []string) {
 	for i := range seen {
 		seen[i].Answered = time.Now()
 	}
-	slices.SortFunc(seen, func(a, b request) int { return bytes.Compare([]byte(a.name()), []byte(b.name())) })
+	slices.SortFunc(seen, func(a, b request) int { return strings.Compare(a.name(), b.name()) })
 	d.write(slices.CompactFunc(seen, func(a, b request) bool { return a.name() == b.name() })...)
 }
 

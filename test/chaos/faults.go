@@ -39,7 +39,7 @@ func (f fault) fits(p plan) bool {
 
 // strike is one use of a fault.
 type strike struct {
-	ctx   context.Context //nolint:containedctx // it is of one call
+	ctx   context.Context // of one call
 	world *world
 	dice  *rand.Rand
 	// target is what it was used on, for the report and the checker.
@@ -49,6 +49,10 @@ type strike struct {
 
 // on names the target, with which the incident begins.
 func (s *strike) on(target string) { s.target = target; s.begin(target) }
+
+// missed is what becomes of a fault that could not be brought about, because something else
+// is broken: it has not struck, and the machinery is in order.
+func missed(why error) (struck bool, note string, err error) { return false, why.Error(), nil }
 
 // between waits for a time by chance.
 func (s *strike) between(least, most time.Duration) {
@@ -194,7 +198,7 @@ func lockLedger(s *strike) (bool, string, error) {
 		return tx.QueryRow(s.ctx, "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock'").Scan(&struck)
 	})
 	if err != nil {
-		return false, "it could not be locked: " + err.Error(), nil
+		return missed(fmt.Errorf("it could not be locked: %w", err))
 	}
 	return struck, "", nil
 }
@@ -211,7 +215,7 @@ func readOnly(s *strike) (bool, string, error) {
 		})
 	}
 	if err := set(s.ctx, "ALTER SYSTEM SET default_transaction_read_only = on"); err != nil {
-		return false, err.Error(), nil
+		return missed(err)
 	}
 	s.between(500*time.Millisecond, 2*time.Second)
 	refused := onServer(s.ctx, s.world.postgres.URL(), func(c *pgx.Conn) error {

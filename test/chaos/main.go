@@ -29,26 +29,26 @@ type options struct {
 }
 
 func main() {
-	if len(os.Args) > 1 {
-		if child := children[os.Args[1]]; child != nil {
-			exit(child(os.Args[2:]))
+	if err := perform(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// perform is a run, or what this program is in one.
+func perform(args []string) error {
+	if len(args) > 0 {
+		if child := children[args[0]]; child != nil {
+			return child(args[1:])
 		}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	exit(run(ctx, os.Args[1:], os.Stdout))
+	return run(ctx, args, os.Stdout)
 }
 
 // children are what this program is when a run starts it: the parts that are to be killed.
 var children = map[string]func(args []string) error{"receiver": receive, "broker": serveBroker}
-
-func exit(err error) {
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
 
 func parseOptions(args []string) (options, error) {
 	var o options

@@ -82,7 +82,7 @@ func (p *process) start() error {
 	if err != nil {
 		return err
 	}
-	command := exec.Command(p.path, p.args...) //nolint:noctx // it is ended by signals
+	command := exec.Command(p.path, p.args...)
 	command.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.logs, "TMPDIR=" + os.TempDir()}, p.env...)
 	command.Stdout, command.Stderr = log, log
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -134,11 +134,8 @@ func (p *process) signal(s syscall.Signal, expected bool) bool {
 		return false
 	}
 	p.expected = p.expected || expected
-	switch s {
-	case syscall.SIGSTOP:
-		p.paused = true
-	case syscall.SIGCONT:
-		p.paused = false
+	if s == syscall.SIGSTOP || s == syscall.SIGCONT {
+		p.paused = s == syscall.SIGSTOP
 	}
 	return p.command.Process.Signal(s) == nil
 }

@@ -136,7 +136,7 @@ func receive(args []string) error {
 	if s.journal, err = openJournal(*path); err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", *address) //nolint:noctx // it is there at once
+	listener, err := net.Listen("tcp", *address)
 	if err != nil {
 		return err
 	}

@@ -89,20 +89,21 @@ func breakThings(ctx context.Context, w *world, d *driver) error {
 	}
 	bound, cancel := context.WithTimeout(ctx, w.plan.lasts)
 	defer cancel()
-	errs := make([]error, 2)
+	var broken [2]error
 	var all sync.WaitGroup
 	all.Go(func() { d.work(bound, w.plan.seed) })
 	for i, faults := range [][]fault{processes, servers} {
 		all.Go(func() {
-			errs[i] = nemesis(bound, w, faults, rand.New(rand.NewPCG(w.plan.seed, uint64(1000+i))))
+			broken[i] = nemesis(bound, w, faults, rand.New(rand.NewPCG(w.plan.seed, uint64(1000+i))))
 		})
 	}
 	all.Wait()
+	errs := append(broken[:], w.receiver.start())
 	for _, m := range w.members {
 		m.signal(syscall.SIGCONT, false)
 		errs = append(errs, m.start())
 	}
-	return errors.Join(append(errs, w.receiver.start())...)
+	return errors.Join(errs...)
 }
 
 // patience bounds how long what is pending may take to end; what a broker that was wiped has

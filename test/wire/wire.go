@@ -54,7 +54,7 @@ func New(serverURL, address string) (*Wire, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the URL of a server: %w", err)
 	}
-	listener, err := net.Listen("tcp", address) //nolint:noctx // it is there at once
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("making a way to %s: %w", server.Host, err)
 	}
@@ -186,7 +186,7 @@ func (w *Wire) dial() (net.Conn, error) {
 	if barred {
 		return nil, net.ErrClosed
 	}
-	return net.Dial("tcp", w.target) //nolint:noctx // it ends with its client
+	return net.Dial("tcp", w.target)
 }
 
 // keep notes connections that the end of the wire closes.

@@ -19,12 +19,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience is far more than anything takes.
 const patience = 10 * time.Second
 
-// echo is a server that sends back what it gets, line by line, and tells of each line.
-func echo(t *testing.T) (url string, heard chan string) {
+// echo is a server that sends back what it gets, line by line; its URL, and each line that it heard.
+func echo(t *testing.T) (string, chan string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", wire.Anywhere)
 	require.NoError(t, err)
-	heard = make(chan string, 100)
+	heard := make(chan string, 100)
 	t.Cleanup(func() { require.NoError(t, listener.Close()) })
 	go func() {
 		for {
@@ -151,12 +151,12 @@ func message(kind byte, body string) []byte {
 }
 
 // A server that answers each query with "ready", and tells of it.
-func postgres(t *testing.T) (url string, heard chan struct{}) {
+func postgres(t *testing.T) (string, chan struct{}) {
 	t.Helper()
 	listener, err := net.Listen("tcp", wire.Anywhere)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, listener.Close()) })
-	heard = make(chan struct{}, 100)
+	heard := make(chan struct{}, 100)
 	go func() {
 		for {
 			conn, err := listener.Accept()
