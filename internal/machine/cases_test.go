@@ -60,6 +60,7 @@ func TestC56OnlyWhatIsQuarantinedIsRedrivenAndDoubtOnlyWhenForced(t *testing.T) 
 		"quarantined":              {quarantined, Event{}, Applied},
 		"unknown":                  {unknown, Event{}, NeedsForce},
 		"unknown without evidence": {unknown, Event{Forced: true}, NeedsForce},
+		"unknown, not forced":      {unknown, Event{Detail: forced.Detail}, NeedsForce},
 		"unknown, forced":          {unknown, forced, Applied},
 		"delivered":                {delivered, Event{}, AlreadyDelivered},
 		"delivered, forced":        {delivered, forced, AlreadyDelivered},
