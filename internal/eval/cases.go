@@ -90,7 +90,7 @@ func Cases() []Case { //nolint:funlen // it is a table
 			Expect: "what had not begun never begins; what had happened is evidence", run: pausedWorker,
 		},
 		{
-			Name: "lost-commit-reply", Title: "the replies to a lease and to a result are lost", Guarantees: "G1 G5",
+			Name: "lost-replies", Title: "the replies to a lease and to a result are lost", Guarantees: "G1 G5",
 			Expect: "read back, and settled once: one attempt, sent once", run: lostCommitReply,
 		},
 		{

@@ -39,10 +39,8 @@ func (l *Ledger) EndLeasesOf(ctx context.Context, worker string, from time.Time,
 	for part := range slices.Chunk(p.targets("its worker was ended"), sweepBatch) {
 		var decisions []decision
 		err := l.inTx(ctx, doing, func(tx pgx.Tx) (err error) {
-			if decisions, _, err = l.decideFree(ctx, tx, part); err != nil {
-				return err
-			}
-			return failpoint.At(failpoint.SweepDecided)
+			decisions, err = l.endLeases(ctx, tx, part)
+			return err
 		})
 		if err != nil {
 			return s, err
@@ -50,6 +48,15 @@ func (l *Ledger) EndLeasesOf(ctx context.Context, worker string, from time.Time,
 		tally(decisions, &s)
 	}
 	return s, nil
+}
+
+// endLeases decides what the end of their leases makes of the jobs.
+func (l *Ledger) endLeases(ctx context.Context, tx pgx.Tx, part []target) ([]decision, error) {
+	decisions, _, err := l.decideFree(ctx, tx, part)
+	if err != nil {
+		return nil, err
+	}
+	return decisions, failpoint.At(failpoint.SweepDecided)
 }
 
 // EndOverrun ends the next leases, out of at most limit lease rows, whose limit and
