@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,13 +50,13 @@ type lateRig struct {
 	t      *testing.T
 	pool   *pgxpool.Pool
 	ledger *ledger.Ledger
-	log    *bytes.Buffer
+	log    *said
 	sent   chan string
 }
 
 func lateOn(t *testing.T, text string) *lateRig {
 	t.Helper()
-	r := &lateRig{t: t, pool: ledgertest.New(t), log: &bytes.Buffer{}, sent: make(chan string, 10)}
+	r := &lateRig{t: t, pool: ledgertest.New(t), log: &said{}, sent: make(chan string, 10)}
 	r.ledger = ledger.New(r.pool)
 	c := config(t, text)
 	require.NoError(t, r.ledger.SyncKinds(t.Context(), c.Kinds()))
@@ -157,8 +158,7 @@ func TestAQueryThatCanNeverWorkIsToldAtTheStart(t *testing.T) {
 	r := lateOn(t, "kinds:\n  greeting: {channel: go, resolve: {sql: {statement: 'SELECT k AS key, mail AS destination FROM nowhere, unnest($1::text[]) AS k'}}}\n")
 	g := r.ends("any")
 	require.Equal(t, []any{job.Scheduled, job.CodeMisconfigured}, []any{g.State, g.LastCode})
-	// The log is read once the worker has ended.
-	t.Cleanup(func() { require.Contains(t, r.log.String(), "this kind waits until this is repaired") })
+	require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "this kind waits until this is repaired") }, time.Minute, 10*time.Millisecond)
 }
 
 // A source that cannot be named is refused at the start, without what its secret says.
