@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint ci demo bench compare model soak mutants fuzz chaos generate
+.PHONY: help build test race lint ci demo bench compare model soak mutants fuzz chaos loss generate
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ fuzz: ## Fuzz every decoder for 30 s
 
 chaos: ## Break everything around real processes, and write docs/reports/chaos.md; CHAOS="--runs 50 --seed 7" for more
 	go run ./test/chaos -report docs/reports/chaos.md $(CHAOS)
+
+loss: ## Have whole programs outlive what a real Kafka can lose, each time one of its own (about 10 minutes)
+	DULY_TEST_KAFKA=own go test -count=1 -parallel 2 -timeout 40m -run Kafka -skip '.*/(NATS|.*in_memory)$$' ./test/e2e
 
 generate: ## Bring generated files up to date
 	go generate ./...

@@ -21,7 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// realKafka says that an Apache Kafka can be run here, as the stage "buses" of .ci/run does.
+// realKafka says that an Apache Kafka can be run here, as make loss does.
 const realKafka = "DULY_TEST_KAFKA"
 
 // needsRealKafka skips a test where none can be run.
