@@ -99,7 +99,7 @@ func TestC51C52C53ACampaignGoesOnWhereItWas(t *testing.T) {
 		_, effects := r.mail.count(g.effectKey())
 		require.LessOrEqual(t, effects, 1, "%s", g)
 	}
-	require.Equal(t, int32(throttled), min(asked.Load(), throttled))
+	require.Equal(t, throttled, min(asked.Load(), throttled))
 }
 
 // duly runs the tool.
