@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 
 	"duly.dev/duly/internal/app"
 )
@@ -51,6 +52,20 @@ func onStack(ctx context.Context, p *app.Process, settings map[string]string, do
 		return err
 	}
 	return errors.Join(do(s), s.stop())
+}
+
+// measured runs do on a stack, as onStack, and notes what is to be known of the stack, and how
+// long all of it took.
+func measured(ctx context.Context, p *app.Process, settings map[string]string, known *facts, do func(*Stack) error) error {
+	began := time.Now()
+	err := onStack(ctx, p, settings, func(s *Stack) (err error) {
+		if *known, err = s.facts(ctx); err != nil {
+			return err
+		}
+		return do(s)
+	})
+	known.Minutes = time.Since(began).Minutes()
+	return err
 }
 
 // merged are settings, the later ones counting.

@@ -110,19 +110,14 @@ func (c flatCommand) Run(ctx context.Context, p *app.Process) (err error) {
 	}
 	f := &flatRun{command: c, out: p.Stderr}
 	f.sayf("%s", c.estimate())
-	began := time.Now()
-	err = onStack(ctx, p, merged(preload(), settings), func(s *Stack) error {
+	err = measured(ctx, p, merged(preload(), settings), &f.figures.Facts, func(s *Stack) error {
 		f.stack = s
-		if f.figures.Facts, err = s.facts(ctx); err != nil {
-			return err
-		}
 		return f.run(ctx)
 	})
 	if err != nil {
 		return err
 	}
 	f.figures.Plan = c
-	f.figures.Facts.Minutes = time.Since(began).Minutes()
 	return report(p, c.Out, part{"performance.md", "flat", f.figures.markdown()}, f.figures)
 }
 

@@ -71,18 +71,13 @@ func (c freezeCommand) Run(ctx context.Context, p *app.Process) error {
 	if c.Quick {
 		c.quick()
 	}
-	began := time.Now()
 	f := freezeFigures{Plan: c}
-	err := onStack(ctx, p, nil, func(s *Stack) (err error) {
-		if f.Facts, err = s.facts(ctx); err != nil {
-			return err
-		}
+	err := measured(ctx, p, nil, &f.Facts, func(s *Stack) error {
 		return f.measure(ctx, s, p.Stderr)
 	})
 	if err != nil {
 		return err
 	}
-	f.Facts.Minutes = time.Since(began).Minutes()
 	return report(p, c.Out, part{"performance.md", "freeze", f.markdown()}, f)
 }
 

@@ -64,12 +64,8 @@ func (c memoryCommand) Run(ctx context.Context, p *app.Process) error {
 		c.quick()
 	}
 	m := &memoryRun{command: c, out: p.Stderr}
-	began := time.Now()
-	err := onStack(ctx, p, nil, func(s *Stack) (err error) {
+	err := measured(ctx, p, nil, &m.figures.Facts, func(s *Stack) error {
 		m.stack, m.bin = s, filepath.Join(s.Dir, "bin")
-		if m.figures.Facts, err = s.facts(ctx); err != nil {
-			return err
-		}
 		if err := buildPrograms(ctx, m.bin, "scheduler", "dispatcher", "worker"); err != nil {
 			return err
 		}
@@ -78,7 +74,7 @@ func (c memoryCommand) Run(ctx context.Context, p *app.Process) error {
 	if err != nil {
 		return err
 	}
-	m.figures.Plan, m.figures.Facts.Minutes = c, time.Since(began).Minutes()
+	m.figures.Plan = c
 	return report(p, c.Out, part{"performance.md", "memory", m.figures.markdown()}, m.figures)
 }
 

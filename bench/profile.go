@@ -47,11 +47,7 @@ func (c profileCommand) Run(ctx context.Context, p *app.Process) error {
 		c.quick()
 	}
 	f := profileFigures{}
-	began := time.Now()
-	err := onStack(ctx, p, preload(), func(s *Stack) (err error) {
-		if f.Facts, err = s.facts(ctx); err != nil {
-			return err
-		}
+	err := measured(ctx, p, preload(), &f.Facts, func(s *Stack) error {
 		g, err := newGround(ctx, s, "profile", dulyBest)
 		if err != nil {
 			return err
@@ -65,7 +61,6 @@ func (c profileCommand) Run(ctx context.Context, p *app.Process) error {
 	if err != nil {
 		return err
 	}
-	f.Facts.Minutes = time.Since(began).Minutes()
 	return report(p, c.Out, part{"performance.md", "profile", f.markdown()}, f)
 }
 

@@ -73,12 +73,8 @@ func (c scaleCommand) Run(ctx context.Context, p *app.Process) error {
 		c.quick()
 	}
 	r := &scaleRun{command: c, out: p.Stderr}
-	began := time.Now()
 	settings := merged(preload(), map[string]string{"max_connections": "1000"})
-	err := onStack(ctx, p, settings, func(s *Stack) (err error) {
-		if r.figures.Facts, err = s.facts(ctx); err != nil {
-			return err
-		}
+	err := measured(ctx, p, settings, &r.figures.Facts, func(s *Stack) error {
 		if err := r.fleets(ctx, s); err != nil {
 			return err
 		}
@@ -90,7 +86,7 @@ func (c scaleCommand) Run(ctx context.Context, p *app.Process) error {
 	if err != nil {
 		return err
 	}
-	r.figures.Plan, r.figures.Facts.Minutes = c, time.Since(began).Minutes()
+	r.figures.Plan = c
 	return report(p, c.Out, part{"scale.md", "scale", r.figures.markdown()}, r.figures)
 }
 

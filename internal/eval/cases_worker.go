@@ -36,17 +36,7 @@ func crashAfterEffect(ctx context.Context, w *world) (verify, error) {
 func loseWorker(ctx context.Context, w *world, at point, happened bool) (verify, error) {
 	specs := w.each(perKind, three...)
 	w.on(at, w.together(len(specs), (*proc).kill))
-	fleet, err := w.fleet(ctx, 1)
-	if err != nil {
-		return nil, err
-	}
-	if err := w.enqueue(ctx, specs...); err != nil {
-		return nil, err
-	}
-	if err := w.awaitThat(ctx, "the worker has died", fleet[2].dead); err != nil {
-		return nil, err
-	}
-	if _, err := w.worker(ctx); err != nil {
+	if err := w.outlive(ctx, specs); err != nil {
 		return nil, err
 	}
 	return func(a *account) {
@@ -60,6 +50,22 @@ func loseWorker(ctx context.Context, w *world, at point, happened bool) (verify,
 		a.expect(deduped, expectation{job.Delivered, 2, 1}, nil)
 		a.expect(askable, expectation{job.Delivered, 2, 1}, nil)
 	}, nil
+}
+
+// outlive has a fleet work jobs until its only worker has died, and starts another.
+func (w *world) outlive(ctx context.Context, specs []job.Spec) error {
+	fleet, err := w.fleet(ctx, 1)
+	if err != nil {
+		return err
+	}
+	if err := w.enqueue(ctx, specs...); err != nil {
+		return err
+	}
+	if err := w.awaitThat(ctx, "the worker has died", fleet[2].dead); err != nil {
+		return err
+	}
+	_, err = w.worker(ctx)
+	return err
 }
 
 // deliveredOnce expects that every job is delivered by its first attempt.
@@ -96,17 +102,7 @@ func crashAfterCommit(ctx context.Context, w *world) (verify, error) {
 		}
 		return nil
 	})
-	fleet, err := w.fleet(ctx, 1)
-	if err != nil {
-		return nil, err
-	}
-	if err := w.enqueue(ctx, specs...); err != nil {
-		return nil, err
-	}
-	if err := w.awaitThat(ctx, "the worker has died", fleet[2].dead); err != nil {
-		return nil, err
-	}
-	if _, err := w.worker(ctx); err != nil {
+	if err := w.outlive(ctx, specs); err != nil {
 		return nil, err
 	}
 	return deliveredOnce, w.awaitStale(ctx, len(specs))

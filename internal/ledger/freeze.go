@@ -210,34 +210,29 @@ func (f *freezer) link(ctx context.Context, in intake, existing []*request) (map
 	for n, r := range existing {
 		jobs[n], hashes[n] = in.all[r.at].Job, uuid(r.hash)
 	}
-	rows, err := f.tx.Query(ctx, stmt("members_link"), f.run.ID, jobs, hashes)
+	return f.jobs(ctx, "members_link", jobs, hashes)
+}
+
+// jobs are those that a statement about the run returns.
+func (f *freezer) jobs(ctx context.Context, statement string, args ...any) (map[int64]bool, error) {
+	rows, err := f.tx.Query(ctx, stmt(statement), append([]any{f.run.ID}, args...)...)
 	if err != nil {
 		return nil, err
 	}
-	fresh, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil {
-		return nil, err
-	}
-	set := make(map[int64]bool, len(fresh))
-	for _, id := range fresh {
+	set := make(map[int64]bool)
+	var id int64
+	_, err = pgx.ForEachRow(rows, []any{&id}, func() error {
 		set[id] = true
-	}
-	return set, nil
+		return nil
+	})
+	return set, err
 }
 
 // tell makes duplicates of conflicts with a member of this run.
 func (f *freezer) tell(ctx context.Context, in intake, conflicts []int64) error {
-	rows, err := f.tx.Query(ctx, stmt("members_among"), f.run.ID, conflicts)
+	own, err := f.jobs(ctx, "members_among", conflicts)
 	if err != nil {
 		return err
-	}
-	members, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil {
-		return err
-	}
-	own := make(map[int64]bool, len(members))
-	for _, id := range members {
-		own[id] = true
 	}
 	for _, r := range in.order {
 		if m := &in.all[r.at]; errors.Is(m.Refused, job.ErrConflict) && own[m.Job] {

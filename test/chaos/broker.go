@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"duly.dev/duly/internal/devstack"
+	"duly.dev/duly/internal/pause"
 )
 
 // The buses.
@@ -299,7 +300,7 @@ func awaitPort(ctx context.Context, port int) error {
 		if err == nil {
 			return conn.Close()
 		}
-		if time.Now().After(end) || !rest(ctx, 50*time.Millisecond) {
+		if time.Now().After(end) || !pause.For(ctx, 50*time.Millisecond) {
 			return fmt.Errorf("nobody listens on %s: %w", address, err)
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/pkg/duly"
 	"duly.dev/duly/pkg/job"
 	"duly.dev/duly/test/wire"
@@ -153,7 +154,7 @@ func (d *driver) work(ctx context.Context, seed uint64) {
 
 // produce enqueues jobs, a few a transaction, and asks again for what was not answered.
 func (d *driver) produce(ctx context.Context, n int, dice *rand.Rand) {
-	for i := 0; rest(ctx, 40*time.Millisecond+time.Duration(dice.Int64N(int64(80*time.Millisecond)))); i++ {
+	for i := 0; pause.For(ctx, 40*time.Millisecond+time.Duration(dice.Int64N(int64(80*time.Millisecond)))); i++ {
 		specs := make([]job.Spec, 1+dice.IntN(4))
 		for j := range specs {
 			specs[j] = d.spec([]string{plain, plain, deduped, deduped, askable}[dice.IntN(5)], fmt.Sprintf("p%d-%d-%d", n, i, j), dice)
@@ -163,7 +164,7 @@ func (d *driver) produce(ctx context.Context, n int, dice *rand.Rand) {
 			if as == ok || as == unclear && dice.IntN(4) == 0 {
 				break // one in four is left as it is: nobody will ever know
 			}
-			rest(ctx, 300*time.Millisecond)
+			pause.For(ctx, 300*time.Millisecond)
 		}
 		if dice.IntN(12) == 0 {
 			d.cancel(ctx, specs[0].Kind, specs[0].Key)
@@ -266,7 +267,7 @@ const selectStates = `SELECT k.name, j.key, j.generation, j.state
 
 // observe looks at jobs, over and over.
 func (d *driver) observe(ctx context.Context, dice *rand.Rand) {
-	for rest(ctx, 700*time.Millisecond) {
+	for pause.For(ctx, 700*time.Millisecond) {
 		var kinds, keys []string
 		for range 25 {
 			if r, there := d.known(dice); there {
@@ -304,7 +305,7 @@ func (d *driver) read(ctx context.Context, kinds, keys []string) {
 // operate redrives what is quarantined and resolves what is unknown, as a person does, with
 // dlq; now and then twice at once.
 func (d *driver) operate(ctx context.Context, dice *rand.Rand) {
-	for rest(ctx, 800*time.Millisecond) {
+	for pause.For(ctx, 800*time.Millisecond) {
 		if dice.IntN(3) > 0 {
 			d.redriveOne(ctx, dice)
 		} else {

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/test/wire"
 )
 
@@ -56,7 +57,7 @@ func missed(why error) (struck bool, note string, err error) { return false, why
 
 // between waits for a time by chance.
 func (s *strike) between(least, most time.Duration) {
-	rest(s.ctx, least+time.Duration(s.dice.Int64N(int64(most-least))))
+	pause.For(s.ctx, least+time.Duration(s.dice.Int64N(int64(most-least))))
 }
 
 // allFaults are those that there are.
@@ -392,7 +393,7 @@ func loseReplies(s *strike) (bool, string, error) {
 func nemesis(ctx context.Context, w *world, faults []fault, dice *rand.Rand) error {
 	var deck []fault
 	rareDone := map[string]bool{}
-	for len(faults) > 0 && rest(ctx, 200*time.Millisecond+time.Duration(dice.Int64N(int64(time.Second)))) {
+	for len(faults) > 0 && pause.For(ctx, 200*time.Millisecond+time.Duration(dice.Int64N(int64(time.Second)))) {
 		if len(deck) == 0 {
 			deck = append(deck, faults...)
 			dice.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })

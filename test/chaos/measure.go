@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/pkg/job"
 )
 
@@ -76,7 +77,7 @@ func rate(ctx context.Context, w *world, d *driver, name string, patience time.D
 	}
 	end := time.Now().Add(patience)
 	for d.enqueue(ctx, specs) != ok {
-		if time.Now().After(end) || !rest(ctx, 500*time.Millisecond) {
+		if time.Now().After(end) || !pause.For(ctx, 500*time.Millisecond) {
 			return 0, errors.New("the jobs of a rate could not be enqueued")
 		}
 	}
@@ -91,7 +92,7 @@ func rate(ctx context.Context, w *world, d *driver, name string, patience time.D
 		if time.Now().After(end) {
 			return 0, nil
 		}
-		if !rest(ctx, 250*time.Millisecond) {
+		if !pause.For(ctx, 250*time.Millisecond) {
 			return 0, ctx.Err()
 		}
 	}

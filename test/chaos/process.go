@@ -14,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"duly.dev/duly/internal/pause"
 )
 
 // programs are the paths of what is run.
@@ -220,7 +222,7 @@ func (p *process) says(ctx context.Context, text string, patience time.Duration)
 		if time.Now().After(end) {
 			return fmt.Errorf("%s did not say %s within %s: %s", p.name, text, patience, last(said, 2000))
 		}
-		if !rest(ctx, 50*time.Millisecond) {
+		if !pause.For(ctx, 50*time.Millisecond) {
 			return ctx.Err()
 		}
 	}
@@ -228,15 +230,3 @@ func (p *process) says(ctx context.Context, text string, patience time.Duration)
 
 // last is the end of a text.
 func last(text []byte, n int) []byte { return text[max(0, len(text)-n):] }
-
-// rest waits, and is false where ctx ended before.
-func rest(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"duly.dev/duly/internal/pause"
 )
 
 // outcome is what came of a run.
@@ -126,7 +128,7 @@ func settled(ctx context.Context, w *world) error {
 		if err == nil && pending == 0 && open == 0 {
 			return nil
 		}
-		if !rest(ctx, 500*time.Millisecond) {
+		if !pause.For(ctx, 500*time.Millisecond) {
 			return ctx.Err()
 		}
 	}
